@@ -1,0 +1,1 @@
+"""Pure rules of Shardproof: no I/O, no clock, no Ray."""

@@ -1,0 +1,404 @@
+"""Messages between the controller, the run actor and the engine process.
+
+Everything here crosses a process boundary as JSON, so it is plain data: pydantic models without behaviour, frozen,
+refusing fields they do not know. ``PROTOCOL`` goes up when a field changes its meaning.
+
+Times are seconds. Tensors never travel here: they are files in an arm's folder.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+PROTOCOL = 1
+
+Settings = dict[str, Any]
+"""Dotted key → JSON value, in vLLM's own names."""
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Patch(StrEnum):
+    """A change of behaviour of the engine process."""
+
+    FULL_GRAPH_SP = "full_graph_sp"
+    FALLBACK_FAST_PATH = "fallback_fast_path"
+
+
+class PatchMode(StrEnum):
+    """What is asked of a patch: make sure it is there, take it away, or leave it as found."""
+
+    ON = "on"
+    OFF = "off"
+    NATIVE = "native"
+
+
+class PatchState(StrEnum):
+    """What was found after the request was carried out."""
+
+    NATIVE = "native"
+    APPLIED = "applied"
+    REMOVED = "removed"
+    TARGET_MISSING = "target-missing"
+
+
+class Check(StrEnum):
+    """What a cell wants to know."""
+
+    AUDIT = "audit"
+    COMPILE = "compile"
+    RESIDUAL = "residual"
+    OUTPUTS = "outputs"
+
+
+class Role(StrEnum):
+    """What an engine start inside a run is for."""
+
+    COLD = "cold"
+    WARM = "warm"
+    PROBE = "probe"
+    REPLICATED = "replicated"
+    REFERENCE = "reference"
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed-out"
+    CANCELLED = "cancelled"
+
+
+# --- catalogue: which settings this engine environment knows -----------------------------------------------------
+
+
+class KeyInfo(Message):
+    """One setting. ``type`` is the annotation as vLLM writes it; ``nested`` when dotted keys reach into it."""
+
+    type: str
+    nested: bool = False
+
+
+class Environment(Message):
+    """Where evidence was taken. ``device`` is ``cpu`` or the accelerator's name; ``devices`` counts accelerators."""
+
+    vllm: str
+    torch: str
+    ray: str | None
+    python: str
+    device: str
+    devices: int
+    cores: int
+
+
+class Catalogue(Message):
+    """Answer of ``python -m workers.engine describe``."""
+
+    protocol: int = PROTOCOL
+    environment: Environment
+    keys: dict[str, KeyInfo]
+
+
+# --- audit: requested → effective, without an engine -----------------------------------------------------------------
+
+
+class AuditCell(Message):
+    id: str
+    engine: Settings
+    patches: dict[Patch, PatchMode]
+
+
+class AuditRequest(Message):
+    """All cells in one request share ``env`` (environment variables of the engine) and run in one process."""
+
+    protocol: int = PROTOCOL
+    cells: list[AuditCell]
+    models_dir: str
+
+
+class Problem(Message):
+    """A setting the engine refuses. ``key`` is ``None`` when it cannot be pinned to one setting."""
+
+    key: str | None
+    message: str
+    hint: str | None = None
+
+
+class Change(Message):
+    """A setting whose effective value is not the one that was requested (or, where nothing was, not the default).
+
+    ``requested`` holds what the user wrote (``None`` when nothing was written), ``written`` tells the two apart.
+    ``reason`` is the engine's own warning where it gave one; ``where`` is the place in its source that wrote the value.
+    """
+
+    key: str
+    requested: Any
+    effective: Any
+    written: bool
+    reason: str | None
+    where: str | None
+
+
+class Shape(Message):
+    """What the rest of the run needs to know of a resolved configuration."""
+
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    layers: int
+    hidden_size: int
+    dtype: str
+    sequence_parallelism: bool
+    full_graph: bool
+    compiled: bool
+
+
+class AuditedCell(Message):
+    id: str
+    problems: list[Problem]
+    effective: Settings | None
+    changes: list[Change]
+    patches: dict[Patch, PatchState]
+    shape: Shape | None
+
+
+class AuditReply(Message):
+    protocol: int = PROTOCOL
+    environment: Environment
+    cells: list[AuditedCell]
+
+
+# --- runs --------------------------------------------------------------------------------------------------------
+
+
+class BatchPlan(Message):
+    """Deterministic requests. Each wave is submitted at once and run to its end before the next starts.
+
+    ``waves`` holds prompt lengths in tokens; token ids are drawn from ``seed``.
+    """
+
+    seed: int = 0
+    max_tokens: int = 4
+    logprobs: int = 5
+    waves: list[list[int]] = [[1], [2, 3], [5, 1, 8], [17, 4]]
+
+
+class ArmSpec(Message):
+    """One engine start. ``key`` addresses it by content: equal keys mean equal settings, plan, patches and versions."""
+
+    role: Role
+    key: str
+    engine: Settings
+    patches: dict[Patch, PatchMode]
+    env: dict[str, str]
+    batch: BatchPlan
+    taps: bool
+    folder: str
+    cache_root: str
+    models_dir: str
+    timeout_s: float
+
+
+class Policy(Message):
+    """How evidence is judged. Stored with the evidence, so another policy can be applied later without a new run.
+
+    ``noise_factor``: a residual passes where bit equality is not owed while its score is at most this.
+    ``logprob_atol``: log-probabilities closer than this are equal (five digits).
+    ``flip_margin``: a token that differs is a flip, not a tie, when the reference prefers its own by more than this.
+    """
+
+    noise_factor: float = 3.0
+    logprob_atol: float = 1e-5
+    flip_margin: float = 1e-3
+
+
+class RunSpec(Message):
+    """One attempt at a cell. ``replicated`` and ``reference`` are folders of shared arms that have already run."""
+
+    protocol: int = PROTOCOL
+    run_id: str
+    cell: str
+    checks: list[Check]
+    arms: list[ArmSpec]
+    shape: Shape
+    policy: Policy = Policy()
+    replicated: str | None = None
+    reference: str | None = None
+
+
+class Event(Message):
+    """One thing that happened, in the order it did. ``at`` is Unix time."""
+
+    kind: Literal["arm-started", "phase", "arm-finished", "evidence"]
+    at: float
+    arm: Role | None = None
+    rank: int | None = None
+    data: dict[str, Any] = {}
+
+
+# --- evidence ----------------------------------------------------------------------------------------------------------
+
+
+class Phase(Message):
+    name: str
+    s: float
+
+
+class RankTimes(Message):
+    """``total_s`` is the outer wall time of the arm: the phases and ``unaccounted_s`` add up to it on every rank."""
+
+    rank: int
+    total_s: float
+    phases: list[Phase]
+    unaccounted_s: float
+
+
+class RankArtifacts(Message):
+    """vLLM's own compilation counters on one rank."""
+
+    rank: int
+    saved: int
+    loaded: int
+    compiled: int
+
+
+class Artifacts(Message):
+    """Sums over the ranks, and each rank's counters as proof."""
+
+    saved: int
+    loaded: int
+    ranks: list[RankArtifacts]
+
+
+class CompileTimes(Message):
+    total_s: float
+    ranks: list[RankTimes]
+    artifacts: Artifacts
+
+
+class Compile(Message):
+    cold: CompileTimes | None
+    warm: CompileTimes | None
+
+
+class SequenceParallelism(Message):
+    """``expected``: all-reduces in the graph before the pass, each of which it should rewrite. ``matched``: those it did.
+
+    Both are per rank; ``matched`` is the smallest over the ranks, ``per_rank`` shows each.
+    """
+
+    expected: int | None
+    matched: int | None
+    per_rank: list[int]
+
+
+class Exercised(Message):
+    sequence_parallelism: SequenceParallelism | None
+
+
+class Fallback(Message):
+    calls: int | None
+    slow_path_s: float | None
+    state: PatchState | None
+
+
+class Divergence(Message):
+    """The first place where the residual is wrong. ``tokens`` counts the wrong rows of that step on that rank."""
+
+    site: str
+    rank: int
+    step: int
+    pattern: str
+    tokens: int
+    score: float | None
+
+
+class Residual(Message):
+    """What the residual comparison saw.
+
+    ``sites``, ``steps`` and ``ranks`` count what was compared, ``elements`` how many numbers; ``missing`` lists what
+    should have been compared and was not. ``against`` names the arm that was compared with.
+    """
+
+    against: Role
+    sites: int
+    steps: int
+    ranks: int
+    elements: int
+    missing: list[str]
+    bitwise_equal: bool | None
+    bitwise_required: bool
+    worst_score: float | None
+    replicas_equal: bool | None
+    first_divergence: Divergence | None
+
+
+class OutputClass(StrEnum):
+    IDENTICAL = "identical"
+    DRIFT = "drift"
+    FLIP = "flip"
+    GARBAGE = "garbage"
+
+
+class Difference(Message):
+    """The first token that differs. ``margin``: by how much (log-probability) the other arm preferred its own token."""
+
+    request: int
+    position: int
+    expected: int
+    found: int
+    margin: float | None
+
+
+class OutputComparison(Message):
+    against: Role
+    klass: OutputClass
+    compared_tokens: int
+    worst_logprob_difference: float | None
+    first_difference: Difference | None
+
+
+class Guard(Message):
+    """``held`` is ``None`` when the guard could not be checked here; ``detail`` says why or what was seen."""
+
+    name: str
+    held: bool | None
+    detail: str
+
+
+class Failure(Message):
+    """How an arm died: which rank in which phase, what it said, and the last lines of its own log."""
+
+    phase: str | None
+    rank: int | None
+    message: str
+    log_tail: list[str]
+
+
+class ArmReport(Message):
+    role: Role
+    key: str
+    outcome: Outcome
+    wall_s: float
+    folder: str
+    failure: Failure | None
+    peak_rss_bytes: int | None = None
+
+
+class Evidence(Message):
+    """All that one run found out. What was not looked at is ``None``, never zero."""
+
+    protocol: int = PROTOCOL
+    policy: Policy
+    environment: Environment | None
+    patches: dict[Patch, PatchState]
+    arms: list[ArmReport]
+    compile: Compile
+    exercised: Exercised
+    fallback: Fallback | None
+    residual: list[Residual]
+    outputs: list[OutputComparison]
+    guards: list[Guard]
