@@ -39,11 +39,12 @@ class PatchMode(StrEnum):
 
 
 class PatchState(StrEnum):
-    """What was found after the request was carried out."""
+    """What was found after the request was carried out. ``absent``: left as found, and this version has no such thing."""
 
     NATIVE = "native"
     APPLIED = "applied"
     REMOVED = "removed"
+    ABSENT = "absent"
     TARGET_MISSING = "target-missing"
 
 
@@ -171,6 +172,23 @@ class AuditReply(Message):
     cells: list[AuditedCell]
 
 
+class Guard(Message):
+    """``held`` is ``None`` when the guard could not be checked here; ``detail`` says why or what was seen."""
+
+    name: str
+    held: bool | None
+    detail: str
+
+
+class Diagnosis(Message):
+    """What ``python -m workers.engine diagnose`` finds: the patches as this version has them, and the guards."""
+
+    protocol: int = PROTOCOL
+    environment: Environment
+    patches: dict[Patch, PatchState]
+    guards: list[Guard]
+
+
 # --- runs --------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +205,11 @@ class BatchPlan(Message):
 
 
 class ArmSpec(Message):
-    """One engine start. ``key`` addresses it by content: equal keys mean equal settings, plan, patches and versions."""
+    """One engine start. ``key`` addresses it by content: equal keys mean equal settings, plan, patches and versions.
+
+    ``known_models``: a cache root from which vLLM's descriptions of model classes are taken over, which spares an arm
+    that is not timed a subprocess. They hold nothing compiled.
+    """
 
     role: Role
     key: str
@@ -200,6 +222,7 @@ class ArmSpec(Message):
     cache_root: str
     models_dir: str
     timeout_s: float
+    known_models: str | None = None
 
 
 class Policy(Message):
@@ -216,7 +239,11 @@ class Policy(Message):
 
 
 class RunSpec(Message):
-    """One attempt at a cell. ``replicated`` and ``reference`` are folders of shared arms that have already run."""
+    """One attempt at a cell, or at an arm that several cells share.
+
+    ``replicated`` and ``reference`` are folders of shared arms that have already run; ``probe`` is one too, where the
+    cell's own probe is such an arm.
+    """
 
     protocol: int = PROTOCOL
     run_id: str
@@ -225,6 +252,7 @@ class RunSpec(Message):
     arms: list[ArmSpec]
     shape: Shape
     policy: Policy = Policy()
+    probe: str | None = None
     replicated: str | None = None
     reference: str | None = None
 
@@ -306,7 +334,11 @@ class Fallback(Message):
 
 
 class Divergence(Message):
-    """The first place where the residual is wrong. ``tokens`` counts the wrong rows of that step on that rank."""
+    """The first place where the residual is wrong, in the order step, site, rank.
+
+    ``tokens`` counts the wrong rows of that step on that rank. ``score`` is the relative error in units of the noise
+    floor; it is ``None`` where the numbers cannot be compared (NaN, wrong size).
+    """
 
     site: str
     rank: int
@@ -317,17 +349,21 @@ class Divergence(Message):
 
 
 class Residual(Message):
-    """What the residual comparison saw.
+    """What the comparison of ``subject``'s residual with ``against``'s saw.
 
-    ``sites``, ``steps`` and ``ranks`` count what was compared, ``elements`` how many numbers; ``missing`` lists what
-    should have been compared and was not. ``against`` names the arm that was compared with.
+    ``sites``, ``steps``, ``ranks`` and ``tokens`` (over all steps) count what was compared, ``elements`` how many numbers;
+    ``missing`` lists what should have been compared and was not. ``scattered``: the subject's ranks hold parts of the
+    residual (SP); otherwise each holds the whole, and ``replicas_equal`` says whether they agree.
     """
 
+    subject: Role
     against: Role
     sites: int
     steps: int
     ranks: int
+    tokens: int
     elements: int
+    scattered: bool
     missing: list[str]
     bitwise_equal: bool | None
     bitwise_required: bool
@@ -354,19 +390,15 @@ class Difference(Message):
 
 
 class OutputComparison(Message):
+    """``klass`` is ``None`` when the two arms could not be compared; ``problem`` says why."""
+
+    subject: Role
     against: Role
-    klass: OutputClass
+    klass: OutputClass | None
+    problem: str | None = None
     compared_tokens: int
     worst_logprob_difference: float | None
     first_difference: Difference | None
-
-
-class Guard(Message):
-    """``held`` is ``None`` when the guard could not be checked here; ``detail`` says why or what was seen."""
-
-    name: str
-    held: bool | None
-    detail: str
 
 
 class Failure(Message):

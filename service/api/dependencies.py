@@ -1,0 +1,103 @@
+"""What handlers are given: the store, the controller, and the matrix in the request."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Annotated, Any, NoReturn
+
+from fastapi import Depends, Request
+
+from service.api.controller import Controller
+from service.api.problems import ProblemError
+from service.domain.document import Document, from_tree, parse
+from service.settings import Settings
+from service.store import Store
+
+JSON_TYPES = ("application/json",)
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+
+def _store(request: Request) -> Store:
+    store: Store = request.app.state.store
+    return store
+
+
+def _controller(request: Request) -> Controller:
+    controller: Controller = request.app.state.controller
+    return controller
+
+
+def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+StoreDependency = Annotated[Store, Depends(_store)]
+ControllerDependency = Annotated[Controller, Depends(_controller)]
+SettingsDependency = Annotated[Settings, Depends(_settings)]
+
+
+async def _body(request: Request, settings: SettingsDependency) -> bytes:
+    """The body, read no further than its limit: what a client announces is not to be trusted."""
+    limit = settings.body_limit_bytes
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        _too_large(limit)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            _too_large(limit)
+    return bytes(body)
+
+
+# Not a coroutine: parsing a large matrix takes a while, and in a thread it does not hold up other requests.
+def _document(request: Request, body: Annotated[bytes, Depends(_body)], settings: SettingsDependency) -> Document:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type in JSON_TYPES:
+        return from_tree(_json(_text(body)))
+    if media_type in YAML_TYPES:
+        return parse(_text(body), max_bytes=settings.body_limit_bytes)
+    raise ProblemError(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        "unsupported-media-type",
+        f"a matrix is sent as {' or '.join((JSON_TYPES[0], YAML_TYPES[0]))}, not as {media_type or 'untyped bytes'}; "
+        "set the Content-Type header",
+    )
+
+
+DocumentDependency = Annotated[Document, Depends(_document)]
+
+_CONTENT = {"schema": {"type": "object", "description": "A matrix, as in a matrix file"}}
+
+DOCUMENT_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {JSON_TYPES[0]: _CONTENT, YAML_TYPES[0]: _CONTENT}}
+}
+"""How OpenAPI describes the body that ``DocumentDependency`` reads."""
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ProblemError(
+            HTTPStatus.BAD_REQUEST, "not-utf-8", f"the body is not UTF-8 text (byte {error.start}); send it as UTF-8"
+        ) from error
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "malformed-json", "the JSON is nested too deeply") from error
+    except ValueError as error:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "malformed-json", f"the body is not JSON: {error}") from error
+
+
+def _too_large(limit: int) -> NoReturn:
+    raise ProblemError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body-too-large",
+        f"the body is larger than {limit} bytes; send a smaller matrix or raise SHARDPROOF_BODY_LIMIT_BYTES",
+    )

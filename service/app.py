@@ -1,0 +1,35 @@
+"""The controller's web application: API, pages and documentation in one."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+from starlette.staticfiles import StaticFiles
+
+from service.api import health, problems, sweeps
+from service.api.controller import Controller
+from service.dashboard import routes
+from service.dashboard.render import STATIC
+from service.settings import Settings
+from service.store import Store
+
+
+def create_app(settings: Settings, store: Store, controller: Controller) -> FastAPI:
+    """The application on top of an open store and a running controller; it closes neither."""
+    app = FastAPIOffline(
+        title="Shardproof",
+        version=version("shardproof"),
+        description="Does every vLLM configuration you serve still compile in time, run as asked, and agree across "
+        "tensor-parallel ranks?",
+    )
+    app.state.settings = settings
+    app.state.store = store
+    app.state.controller = controller
+    problems.install(app)
+    app.include_router(sweeps.router)
+    app.include_router(health.router)
+    app.include_router(routes.router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    return app

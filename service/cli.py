@@ -1,0 +1,223 @@
+"""``shardproof``: the command line.
+
+Exit status: 0 every cell ok, 1 some cell not, 2 the input was wrong (nothing was started).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import httpx
+import typer
+import uvicorn
+from rich.console import Console
+from rich.markup import escape
+
+from service import console as show
+from service.app import create_app
+from service.dashboard import render_static
+from service.dispatch import questions
+from service.dispatch.controller import running
+from service.dispatch.plan import plan as make_plan
+from service.domain.document import Document, parse
+from service.domain.errors import MatrixError
+from service.matrices import quickstart
+from service.report import stored_report
+from service.settings import Settings
+from service.store import Store, StoreError, open_store, repositories
+from service.store.records import UnknownRecord
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
+console = Console()
+errors = Console(stderr=True)
+
+MatrixFile = Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file, YAML or JSON.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report to this file as well.")]
+Url = Annotated[str, typer.Option("--url", help="Where the controller is served.", envvar="SHARDPROOF_URL")]
+
+Value = TypeVar("Value")
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Refused(Exception):
+    """The input cannot be used; the text says what, where and what to do."""
+
+
+def main() -> None:
+    """Entry point: refusals become exit status 2, without a traceback."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        app()
+    except (Refused, questions.EngineEnvironmentError, StoreError) as error:
+        errors.print(escape(str(error)), style="red", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+@app.command()
+def demo(json_file: JsonFile = None) -> None:
+    """Run the quickstart matrix."""
+    _run(quickstart(), None, json_file)
+
+
+@app.command()
+def run(
+    matrix: MatrixFile,
+    cell: Annotated[str | None, typer.Option("--cell", help="Run the cell of this name alone.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Run a matrix here: an embedded controller, a local Ray, SQLite. Needs no server."""
+    _run(matrix, cell, json_file)
+
+
+def _run(matrix: Path, cell: str | None, json_file: Path | None) -> None:
+    settings = Settings()
+    document = _read(matrix)
+    store = open_store(settings.store_url)
+    try:
+        with running(settings, store) as controller:
+            sweep_id = _refusing(matrix, lambda: controller.submit(document, cell))
+            show.follow(store, sweep_id, console)
+            controller.wait()
+        report = _keep(store, settings, sweep_id, str(matrix), json_file)
+    finally:
+        store.close()
+    _exit(report)
+
+
+def _keep(store: Store, settings: Settings, sweep_id: str, matrix: str, json_file: Path | None) -> dict[str, Any]:
+    """Print the report and write it, and its page, to disk."""
+    with store.reading() as session:
+        report = stored_report(session, sweep_id, matrix)
+    show.print_report(report, console)
+    folder = settings.reports_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report, indent=1)
+    for path in (folder / f"{sweep_id}.json", json_file):
+        if path is not None:
+            path.write_text(text)
+    page = folder / f"{sweep_id}.html"
+    page.write_text(render_static(report))
+    _say(f"report: {folder / f'{sweep_id}.json'}")
+    _say(f"page:   {page}")
+    _say(f"live:   shardproof serve, then http://{settings.host}:{settings.port}/sweeps/{sweep_id}")
+    return report
+
+
+def _exit(report: dict[str, Any]) -> None:
+    summary = report["summary"]
+    raise typer.Exit(0 if summary["ok"] == summary["cells"] else 1)
+
+
+@app.command()
+def plan(matrix: MatrixFile) -> None:
+    """Expand and audit a matrix, and start nothing."""
+    document, settings = _read(matrix), Settings()
+    show.print_plan(_refusing(matrix, lambda: make_plan(document, settings)), console)
+
+
+@app.command()
+def serve() -> None:
+    """Serve the REST API and the pages."""
+    settings = Settings()
+    if settings.host not in LOOPBACK:
+        raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
+    store = open_store(settings.store_url)
+    with running(settings, store) as controller:
+        uvicorn.run(create_app(settings, store, controller), host=settings.host, port=settings.port)
+    store.close()
+
+
+@app.command()
+def submit(matrix: MatrixFile, url: Url = "http://127.0.0.1:8910") -> None:
+    """Send a matrix to a served controller and print the sweep's id."""
+    content = _bytes(matrix)
+    answer = _ask(lambda: httpx.post(f"{url}/v1/sweeps", content=content, headers=YAML, timeout=AUDIT_TIMEOUT_S), url)
+    console.print(answer["id"], highlight=False)
+
+
+@app.command()
+def status(
+    sweep: Annotated[str, typer.Argument(help="Id of a sweep.")],
+    url: Annotated[str | None, typer.Option("--url", help="Ask this controller instead of the local store.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show a sweep as it is now."""
+    report = _ask(lambda: httpx.get(f"{url}/v1/sweeps/{sweep}/report"), url) if url else _stored(sweep)
+    show.print_report(report, console)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report, indent=1))
+
+
+@app.command()
+def doctor() -> None:
+    """Show the engine environment: versions, patches, guards."""
+    found = questions.diagnose(Settings())
+    machine = found.environment
+    _say(f"vLLM {machine.vllm}, torch {machine.torch}, Ray {machine.ray}, Python {machine.python}")
+    _say(f"device {machine.device}, {machine.devices} GPUs, {machine.cores} cores")
+    for patch, state in found.patches.items():
+        _say(f"patch {patch}: {state}")
+    for guard in found.guards:
+        held = {True: "holds", False: "does not hold", None: "cannot be checked here"}[guard.held]
+        _say(f"guard {guard.name}: {held} ({guard.detail})")
+
+
+YAML = {"content-type": "application/yaml"}
+AUDIT_TIMEOUT_S = 600.0
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Refused(f"{path}: cannot be read ({error.strerror}); name an existing matrix file") from error
+
+
+def _read(path: Path) -> Document:
+    try:
+        text = _bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path}: byte {error.start} is not UTF-8; save the matrix as UTF-8 text") from error
+    return _refusing(path, lambda: parse(text))
+
+
+def _refusing(path: Path, work: Callable[[], Value]) -> Value:
+    """``work``'s result; its problems become a refusal that names the file."""
+    try:
+        return work()
+    except MatrixError as error:
+        raise Refused("\n".join(f"{path}: {problem}" for problem in error.problems)) from error
+
+
+def _ask(call: Callable[[], httpx.Response], url: str | None) -> dict[str, Any]:
+    try:
+        response = call()
+    except httpx.HTTPError as error:
+        raise Refused(f"{url} does not answer ({error}); is `shardproof serve` running there?") from error
+    answer = dict(response.json())
+    if response.is_error:
+        problems = [f"{item.get('path', '')}: {item['detail']}" for item in answer.get("errors", [])]
+        raise Refused("\n".join([f"{url}: {answer.get('title')}: {answer.get('detail', '')}", *problems]))
+    return answer
+
+
+def _stored(sweep: str) -> dict[str, Any]:
+    store = open_store(Settings().store_url)
+    try:
+        with store.reading() as session:
+            repositories.get_sweep(session, sweep)
+            return stored_report(session, sweep)
+    except UnknownRecord as error:
+        raise Refused(f"{error}; `shardproof run` prints the id of each sweep") from error
+    finally:
+        store.close()
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

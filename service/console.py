@@ -1,0 +1,165 @@
+"""What the command line prints: plans, live progress, final tables. All of it comes from the store or a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from service.dispatch.plan import Plan
+from service.domain.verdict import Verdict
+from service.store import Store, repositories
+from service.store.records import CellRecord, LivePhase, SweepRecord, SweepState
+
+POLL_S = 0.5
+
+_SIGNS = {True: ("✔", "green"), False: ("✘", "red"), None: ("·", "dim")}
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """Every cell with what is asked, what would run instead, and which run it shares."""
+    console.print(f"[bold]{plan.matrix.name}[/bold]: {len(plan.cells)} cells, vLLM {plan.environment.vllm}")
+    for item in plan.cells:
+        shared = f"  = {item.duplicate_of.name}" if item.duplicate_of else ""
+        expect = ", ".join(item.cell.expect)
+        console.print(f"\n[bold]{item.cell.name}[/bold] ({item.cell.id}) expects {expect}{shared}", highlight=False)
+        for key, value in item.cell.requested.items():
+            console.print(f"  {key} = {value!r}", markup=False, highlight=False)
+        written = [change for change in item.audited.changes if change.written]
+        for change in written:
+            console.print(
+                f"  ! {change.key}: asked {change.requested!r}, runs {change.effective!r}\n    {change.reason}",
+                markup=False,
+                highlight=False,
+                style="yellow",
+            )
+        filled_in = len(item.audited.changes) - len(written)
+        console.print(f"  {filled_in} settings filled in by the engine", style="dim")
+
+
+def follow(store: Store, sweep_id: str, console: Console) -> None:
+    """Show the sweep until it has ended: a live table on a terminal, else a line for each thing that happens."""
+    if console.is_terminal:
+        _follow_live(store, sweep_id, console)
+    else:
+        _follow_lines(store, sweep_id, console)
+
+
+def _follow_live(store: Store, sweep_id: str, console: Console) -> None:
+    with Live(console=console, refresh_per_second=4) as live:
+        ended = False
+        while not ended:
+            with store.reading() as session:
+                sweep = repositories.get_sweep(session, sweep_id)
+                cells = repositories.cells_of(session, sweep_id)
+                phases = repositories.latest_phases(session, sweep_id)
+            live.update(_progress(sweep, cells, phases, time.time()))
+            ended = sweep.state is SweepState.ENDED
+            if not ended:
+                time.sleep(POLL_S)
+
+
+def _progress(sweep: SweepRecord, cells: list[CellRecord], phases: list[LivePhase], now: float) -> Table:
+    done = sum(cell.state.ended for cell in cells)
+    elapsed = now - sweep.created_at.timestamp()
+    table = Table(title=f"{sweep.name}  {done} of {len(cells)} cells  {elapsed:.0f} s", title_justify="left")
+    for column in ("", "cell", "state", "now"):
+        table.add_column(column)
+    for cell in cells:
+        sign, style = _SIGNS[cell.ok]
+        doing = "; ".join(_doing(phase, now) for phase in phases if phase.cell_id == cell.id)
+        table.add_row(Text(sign, style), Text(cell.name), str(cell.verdict or cell.state), "" if cell.verdict else doing)
+    return table
+
+
+def _doing(phase: LivePhase, now: float) -> str:
+    who = "main" if phase.rank is None else f"rank {phase.rank}"
+    return f"{phase.arm} {who} {phase.name} {now - phase.at:.0f} s"
+
+
+def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
+    cursor, concluded, ended = 0, set[str](), False
+    while not ended:
+        with store.reading() as session:
+            sweep = repositories.get_sweep(session, sweep_id)
+            cells = repositories.cells_of(session, sweep_id)
+            events = repositories.events_after(session, sweep_id, cursor, 1000)
+        names = {cell.id: cell.name for cell in cells}
+        for event in events:
+            cursor = event.id
+            who = "" if event.rank is None else f" rank {event.rank}"
+            what = event.data.get("name") or event.data.get("outcome") or ""
+            seconds = event.at - sweep.created_at.timestamp()
+            name = names.get(event.cell_id or "", "")
+            _line(console, f"{seconds:6.1f} s  {name}  {event.arm}{who}  {event.kind} {what}")
+        for cell in cells:
+            if cell.verdict is not None and cell.id not in concluded:
+                concluded.add(cell.id)
+                _line(console, f"          {cell.name}  {cell.verdict}  ({len(concluded)} of {len(cells)} cells done)")
+        ended = sweep.state is SweepState.ENDED and not events
+        if not ended:
+            time.sleep(POLL_S)
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_report(report: dict[str, Any], console: Console) -> None:
+    """The final table, and for each cell that is not ok, or not plainly ``pass``, its reasons."""
+    table = Table(title=report["sweep"]["name"], title_justify="left")
+    for column in ("", "cell", "verdict", "expected", "cold s", "warm s", "SP matched", "residual", "outputs"):
+        table.add_column(column)
+    for cell in report["cells"]:
+        table.add_row(*_row(cell))
+    console.print(table)
+    for cell in report["cells"]:
+        if not cell["ok"] or cell["verdict"] != Verdict.PASS:
+            for reason in _gravest(cell["reasons"]):
+                _line(console, f"{cell['name']}: {reason}")
+    summary = report["summary"]
+    console.print(f"[bold]{summary['ok']} of {summary['cells']} cells ok[/bold]")
+
+
+def _gravest(reasons: Iterable[str]) -> list[str]:
+    """Findings, without the notes; the first ones say what there is to say."""
+    return [reason for reason in reasons if not reason.startswith("note:")][:3]
+
+
+def _row(cell: dict[str, Any]) -> list[Text | str]:
+    sign, style = _SIGNS[cell["ok"]]
+    residual, outputs = cell["residual"], cell["outputs"]
+    exercised = (cell["exercised"] or {}).get("sequence_parallelism")
+    return [
+        Text(sign, style),
+        Text(cell["name"]),
+        Text(cell["verdict"] or cell["state"], style),
+        ", ".join(cell["expect"]),
+        _seconds(cell, "cold"),
+        _seconds(cell, "warm"),
+        f"{exercised['matched']} of {exercised['expected']}" if exercised else "–",
+        _residual(residual),
+        str((outputs or {}).get("class") or "–"),
+    ]
+
+
+def _seconds(cell: dict[str, Any], kind: str) -> str:
+    times = (cell["compile"] or {}).get(kind)
+    return f"{times['total_s']:.1f}" if times else "–"
+
+
+def _residual(residual: dict[str, Any] | None) -> str:
+    if not residual:
+        return "–"
+    if residual["first_divergence"]:
+        found = residual["first_divergence"]
+        return f"wrong at {found['site']}, rank {found['rank']}"
+    if residual["bitwise_equal"]:
+        return f"bit-equal, {residual['sites']} sites × {residual['ranks']} ranks"
+    score = residual["worst_score"]
+    return f"within noise, score {score:.2f}" if score is not None else "not compared"

@@ -1,0 +1,98 @@
+"""The Ray cluster: an existing one, or a local one that lives and dies with this process."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from service.settings import Settings
+from workers.actor import RunActor
+from workers.processes import scratch_folder
+from workers.protocol import RunSpec
+
+
+class RunLost(RuntimeError):
+    """The run's actor or its node is gone: infrastructure, not the engine."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What a run occupies. On CPU ranks may share cores, so a run never asks for more than the cluster has."""
+
+    cpus: int
+    gpus: int
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        return {"CPU": self.cpus, "GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
+
+
+@contextlib.contextmanager
+def cluster(settings: Settings) -> Iterator[None]:
+    """Be connected to Ray inside the block."""
+    # Ray would otherwise report home, and let the driver's environment decide what a worker imports.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    with contextlib.ExitStack() as stack:
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if settings.ray_address is None:
+            folder = stack.enter_context(scratch_folder())
+            options |= {"include_dashboard": False, "_temp_dir": str(folder), "num_cpus": _cores()}
+        else:
+            options["address"] = settings.ray_address
+        ray.init(**options)
+        stack.callback(ray.shutdown)
+        yield
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def slots(ranks: int, devices: int) -> Slots:
+    """What ``ranks`` ranks occupy on a cluster whose engine environment sees ``devices`` GPUs."""
+    if devices:
+        return Slots(cpus=1, gpus=ranks)
+    return Slots(cpus=min(ranks, int(ray.cluster_resources().get("CPU", 1))), gpus=0)
+
+
+def execute(spec: RunSpec, needed: Slots, settings: Settings) -> Iterator[dict[str, Any]]:
+    """Run ``spec`` in an actor of its own and pass on its events. Closing the iterator kills the actor.
+
+    Raises:
+        RunLost: when the actor dies.
+    """
+    group = placement_group([needed.bundle], strategy="STRICT_PACK")
+    actor = None
+    try:
+        ray.get(group.ready())
+        actor = (
+            ray.remote(RunActor)
+            .options(
+                num_cpus=needed.cpus,
+                num_gpus=needed.gpus,
+                max_restarts=0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
+            )
+            .remote(spec.model_dump_json(), str(settings.python))
+        )
+        for reference in actor.run.options(num_returns="streaming").remote():
+            yield ray.get(reference)
+    except ray.exceptions.RayActorError as error:
+        raise RunLost(f"the actor of run {spec.run_id} is gone: {_brief(error)}") from error
+    finally:
+        if actor is not None:
+            ray.kill(actor)
+        remove_placement_group(group)
+
+
+def _brief(error: Exception) -> str:
+    """The first lines of Ray's story."""
+    return " ".join(line.strip() for line in str(error).splitlines()[:6] if line.strip())

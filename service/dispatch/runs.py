@@ -1,0 +1,85 @@
+"""Specifications of runs: where an arm's files lie, and which shared arms a cell's run looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.dispatch.questions import questions_cache
+from service.domain.arms import ArmNeed, RunNeeds
+from service.domain.fingerprint import digest
+from service.domain.timeouts import Timeouts
+from service.settings import Settings
+from workers.protocol import ArmSpec, BatchPlan, Check, Environment, Role, RunSpec, Shape
+
+TIMED = (Role.COLD, Role.WARM)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """One sweep's place on disk, and what its arms have in common."""
+
+    sweep_id: str
+    settings: Settings
+    environment: Environment
+    timeouts: Timeouts
+
+    @property
+    def root(self) -> Path:
+        return self.settings.artifacts_dir / self.sweep_id
+
+    def shared_key(self, need: ArmNeed) -> str:
+        """Shared within the sweep: a sweep never judges by what an earlier one recorded."""
+        return digest([self.sweep_id, need.key(self.environment)])
+
+    def shared_folder(self, need: ArmNeed) -> Path:
+        return self.root / "arms" / self.shared_key(need)
+
+    def arm(self, need: ArmNeed, folder: Path, cache_root: Path) -> ArmSpec:
+        timed = need.role in TIMED
+        return ArmSpec(
+            role=need.role,
+            key=need.key(self.environment),
+            engine=need.engine,
+            patches=need.patches,
+            env=need.env,
+            batch=BatchPlan(**need.batch),
+            taps=need.taps,
+            folder=str(folder),
+            cache_root=str(cache_root),
+            models_dir=str(self.settings.models_dir),
+            timeout_s=self.timeouts.of(need.role),
+            known_models=None if timed else str(questions_cache(self.settings)),
+        )
+
+    def shared_run(self, need: ArmNeed, shape: Shape) -> RunSpec:
+        """The run of a shared arm: one engine start, nothing compared."""
+        folder = self.shared_folder(need)
+        arm = self.arm(need, folder, folder / "cache")
+        return RunSpec(run_id=self.shared_key(need), cell=need.role, checks=[], arms=[arm], shape=shape)
+
+    def cell_run(
+        self, run_id: str, cell_id: str, checks: tuple[Check, ...], needs: RunNeeds, shape: Shape, lost: set[str]
+    ) -> RunSpec:
+        """The run of a cell. Shared arms whose key is in ``lost`` did not come through and are not looked at."""
+        folder = self.root / "cells" / cell_id / run_id
+        # Cold and warm share one cache root; a probe has its own.
+        arms = [
+            self.arm(need, folder / need.role, folder / ("cache" if need.role in TIMED else f"{need.role}-cache"))
+            for need in needs.own
+        ]
+        return RunSpec(
+            run_id=run_id,
+            cell=cell_id,
+            checks=list(checks),
+            arms=arms,
+            shape=shape,
+            probe=self._found(needs.probe, lost),
+            replicated=self._found(needs.replicated, lost),
+            reference=self._found(needs.reference, lost),
+        )
+
+    def _found(self, need: ArmNeed | None, lost: set[str]) -> str | None:
+        if need is None or self.shared_key(need) in lost:
+            return None
+        return str(self.shared_folder(need))

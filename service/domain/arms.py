@@ -1,0 +1,118 @@
+"""Which arms a cell needs, and which of them it can share with other cells.
+
+The *replicated* arm answers "what would this model compute without SP": SP is off and everything that only shapes how
+SP compiles is left to the engine, so that cells which differ in that alone share one arm. The *reference* arm answers
+"what should it compute at all": one rank, eager, nothing patched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.domain.cell import Cell
+from service.domain.fingerprint import digest
+from workers.protocol import Check, Environment, Patch, PatchMode, Role, Settings, Shape
+
+SP = "compilation_config.pass_config.enable_sp"
+
+MEANS_NOTHING_WITHOUT_SP = (
+    SP,
+    "compilation_config.pass_config.fuse_gemm_comms",
+    "compilation_config.pass_config.sp_min_token_num",
+)
+SHAPES_SP_ONLY = (
+    *MEANS_NOTHING_WITHOUT_SP,
+    "compilation_config.splitting_ops",
+    "compilation_config.use_inductor_graph_partition",
+)
+PARALLEL = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "distributed_executor_backend",
+    "enable_expert_parallel",
+)
+NO_COMPILER = {"TORCHDYNAMO_DISABLE": "1"}
+"""The reference does not trust the compiler, not even in the engine's small helper functions."""
+
+
+@dataclass(frozen=True)
+class ArmNeed:
+    """One engine start, as content. ``taps``: the residual is recorded."""
+
+    role: Role
+    engine: Settings
+    patches: dict[Patch, PatchMode]
+    env: dict[str, str]
+    batch: dict[str, Any]
+    taps: bool
+
+    def key(self, environment: Environment) -> str:
+        """Equal for arms that compute the same, whatever part they play in a run."""
+        content = [self.engine, self.patches, self.env, self.batch, self.taps, environment.model_dump()]
+        return digest(content)
+
+
+@dataclass(frozen=True)
+class RunNeeds:
+    """``own`` arms run in the cell's own run, in this order; the others are shared and run first."""
+
+    own: tuple[ArmNeed, ...]
+    probe: ArmNeed | None
+    replicated: ArmNeed | None
+    reference: ArmNeed | None
+
+    @property
+    def shared(self) -> tuple[ArmNeed, ...]:
+        return tuple(need for need in (self.probe, self.replicated, self.reference) if need is not None)
+
+
+def needs(cell: Cell, shape: Shape) -> RunNeeds:
+    """What ``cell``, resolved to ``shape``, has to run."""
+    asked = ArmNeed(Role.PROBE, dict(cell.engine), dict(cell.patches), dict(cell.env), dict(cell.batch), taps=False)
+    own: list[ArmNeed] = []
+    if Check.COMPILE in cell.checks and shape.compiled:
+        own += [replace(asked, role=Role.COLD), replace(asked, role=Role.WARM)]
+    compares = {Check.RESIDUAL, Check.OUTPUTS} & set(cell.checks)
+    if not compares:
+        return RunNeeds(tuple(own), None, None, None)
+    tapped = replace(asked, taps=True)
+    twin = replicated(asked)
+    reference_wanted = Check.OUTPUTS in cell.checks or not shape.sequence_parallelism
+    reference_need = reference(asked) if reference_wanted else None
+    if shape.sequence_parallelism:
+        return RunNeeds((*own, tapped), None, twin, reference_need)
+    if _same_without_sp(tapped, twin):
+        return RunNeeds(tuple(own), twin, None, reference_need)
+    return RunNeeds((*own, tapped), None, None, reference_need)
+
+
+def replicated(asked: ArmNeed) -> ArmNeed:
+    """``asked`` with SP off."""
+    engine = {key: value for key, value in asked.engine.items() if key not in SHAPES_SP_ONLY}
+    return replace(asked, role=Role.REPLICATED, engine=engine | {SP: False}, patches=_patches_on(), taps=True)
+
+
+def reference(asked: ArmNeed) -> ArmNeed:
+    """``asked`` on one rank, eager."""
+    dropped = ("compilation_config",)
+    engine = {
+        key: value
+        for key, value in asked.engine.items()
+        if key not in PARALLEL and key.partition(".")[0] not in dropped
+    }
+    engine |= {"tensor_parallel_size": 1, "enforce_eager": True}
+    return replace(asked, role=Role.REFERENCE, engine=engine, patches=_patches_on(), env=dict(NO_COMPILER), taps=True)
+
+
+def _patches_on() -> dict[Patch, PatchMode]:
+    return dict.fromkeys(Patch, PatchMode.ON)
+
+
+def _same_without_sp(one: ArmNeed, other: ArmNeed) -> bool:
+    return _without_sp(one) == _without_sp(other)
+
+
+def _without_sp(need: ArmNeed) -> ArmNeed:
+    engine = {key: value for key, value in need.engine.items() if key not in MEANS_NOTHING_WITHOUT_SP}
+    return replace(need, role=Role.REPLICATED, engine=engine)

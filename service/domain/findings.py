@@ -1,0 +1,247 @@
+"""The rules by which evidence becomes findings. Each yields reasons, in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from service.domain.case import Case, Reason
+from service.domain.verdict import Verdict
+from workers.protocol import (
+    ArmReport,
+    Check,
+    CompileTimes,
+    Outcome,
+    OutputClass,
+    OutputComparison,
+    Patch,
+    PatchMode,
+    PatchState,
+    Policy,
+    RankArtifacts,
+    Residual,
+    Role,
+)
+
+CLOCK_TOLERANCE = 0.02
+"""Phases and the unexplained rest may miss the outer wall time by this part of it."""
+
+
+def lost(case: Case) -> Iterator[Reason]:
+    """The run was lost, or an arm it is compared with."""
+    if case.failure is not None:
+        yield Reason(Verdict.CRASHED, case.failure)
+    elif case.evidence is None and set(case.checks) - {Check.AUDIT} and not case.lost:
+        yield Reason(Verdict.INVALID_MEASUREMENT, "the run ended without evidence")
+    yield from case.lost
+
+
+_OUTCOMES = {
+    Outcome.CRASHED: Verdict.CRASHED,
+    Outcome.TIMED_OUT: Verdict.TIMED_OUT,
+    Outcome.CANCELLED: Verdict.CANCELLED,
+}
+
+
+def arms(case: Case) -> Iterator[Reason]:
+    """An engine died, hung or was stopped."""
+    for arm in case.evidence.arms if case.evidence else ():
+        if arm.failure is not None:
+            yield Reason(_OUTCOMES[arm.outcome], how_it_ended(arm))
+
+
+def shared_arm(arm: ArmReport, own: bool) -> Reason:
+    """A shared arm that did not come through. ``own``: it would have been the cell's own probe."""
+    finding = _OUTCOMES[arm.outcome] if own else Verdict.INVALID_MEASUREMENT
+    return Reason(finding, how_it_ended(arm) if own else f"nothing to compare with: {how_it_ended(arm)}")
+
+
+def how_it_ended(arm: ArmReport) -> str:
+    """Which arm, rank and phase; what it said; the last line of its own log."""
+    if arm.failure is None:
+        return f"{arm.role} arm: {arm.outcome}"
+    where = "main process" if arm.failure.rank is None else f"rank {arm.failure.rank}"
+    last = f" Last line of its log: {arm.failure.log_tail[-1]}" if arm.failure.log_tail else ""
+    return f"{arm.role} arm, {where}, phase {arm.failure.phase or 'unknown'}: {arm.failure.message}.{last}"
+
+
+def residual(case: Case) -> Iterator[Reason]:
+    """The residual stream disagrees, or was not compared in full."""
+    if Check.RESIDUAL not in case.checks or case.evidence is None:
+        return
+    compared = case.evidence.residual
+    if not any(item.subject is Role.PROBE for item in compared) and not case.broken:
+        yield Reason(Verdict.INVALID_MEASUREMENT, "no residual of this cell was compared with anything")
+    for item in compared:
+        yield from _residual(item, case)
+
+
+def _residual(item: Residual, case: Case) -> Iterator[Reason]:
+    name = f"residual of the {item.subject} arm against the {item.against} arm"
+    own = item.subject is Role.PROBE
+    if item.first_divergence is not None:
+        found = item.first_divergence
+        rank = f"rank {found.rank}"
+        text = (
+            f"{name}: first wrong at site {found.site} on {rank}, step {found.step}: {found.pattern}, "
+            f"{found.tokens} of its rows"
+        )
+        control = "" if own else " (the arm this cell is compared with is itself wrong)"
+        yield Reason(Verdict.FAIL_RESIDUAL if own else Verdict.INVALID_MEASUREMENT, text + control)
+        return
+    for gap in [*item.missing[:3], *_uncounted(item, case)]:
+        yield Reason(Verdict.INVALID_MEASUREMENT, f"{name}: not compared in full: {gap}")
+
+
+def _uncounted(item: Residual, case: Case) -> Iterator[str]:
+    """Count again, from the configuration alone, what a full comparison compares."""
+    sites, ranks = 2 * case.shape.layers + 1, case.shape.tensor_parallel_size
+    copies = 1 if item.scattered else ranks
+    expected = {
+        "sites": (item.sites, sites),
+        "ranks": (item.ranks, ranks),
+        "numbers": (item.elements, item.tokens * sites * case.shape.hidden_size * copies),
+    }
+    if item.missing:
+        return
+    if item.tokens == 0:
+        yield "no token was recorded"
+    for what, (found, wanted) in expected.items():
+        if found != wanted:
+            yield f"{found} {what} where {wanted} belong"
+
+
+def outputs(case: Case) -> Iterator[Reason]:
+    """The tokens or log-probabilities disagree, or were not compared."""
+    if Check.OUTPUTS not in case.checks or case.evidence is None:
+        return
+    if not case.evidence.outputs and not case.broken:
+        yield Reason(Verdict.INVALID_MEASUREMENT, "no outputs of this cell were compared with anything")
+    for item in case.evidence.outputs:
+        yield from _outputs(item, case.evidence.policy)
+
+
+def _outputs(item: OutputComparison, policy: Policy) -> Iterator[Reason]:
+    name = f"outputs against the {item.against} arm"
+    if item.klass is None or item.compared_tokens == 0:
+        yield Reason(Verdict.INVALID_MEASUREMENT, f"{name} were not compared: {item.problem or 'no tokens'}")
+    elif item.klass is OutputClass.GARBAGE:
+        yield Reason(Verdict.FAIL_OUTPUT, f"{name}: a log-probability is not a finite number")
+    elif item.klass is OutputClass.FLIP and item.first_difference is not None:
+        found = item.first_difference
+        tie = found.margin is not None and abs(found.margin) <= policy.flip_margin
+        margin = "unknown" if found.margin is None else f"{found.margin:.3g}"
+        yield Reason(
+            None if tie else Verdict.FAIL_OUTPUT,
+            f"{name}: request {found.request}, position {found.position}: token {found.found} where {found.expected} "
+            f"belongs, margin {margin}" + (" (a tie)" if tie else ""),
+        )
+    elif item.klass is OutputClass.DRIFT:
+        yield Reason(None, f"{name}: same tokens, log-probabilities drift by {item.worst_logprob_difference:.3g}")
+
+
+def guards(case: Case) -> Iterator[Reason]:
+    """A guard of full-graph SP does not hold although nobody took it away."""
+    if case.evidence is None:
+        return
+    removed = case.patches.get(Patch.FULL_GRAPH_SP) is PatchMode.OFF
+    for guard in case.evidence.guards:
+        if guard.held is False:
+            text = f"guard {guard.name} does not hold: {guard.detail}"
+            yield Reason(
+                None if removed else Verdict.FAIL_GUARD, text + (" (taken away on request)" if removed else "")
+            )
+
+
+def compile_times(case: Case) -> Iterator[Reason]:
+    """A cold start that was not cold, a warm one that was not warm, a clock that does not add up."""
+    if Check.COMPILE not in case.checks or case.evidence is None:
+        return
+    if not case.shape.compiled:
+        yield Reason(None, "this configuration does not compile: nothing to time")
+        return
+    for role, times in ((Role.COLD, case.evidence.compile.cold), (Role.WARM, case.evidence.compile.warm)):
+        if times is None:
+            if not case.broken:
+                yield Reason(Verdict.INVALID_MEASUREMENT, f"no {role} start was timed")
+            continue
+        for problem in [*_counters(role, times, case), *_clock(times)]:
+            yield Reason(Verdict.INVALID_MEASUREMENT, f"{role} start: {problem}")
+
+
+def _counters(role: Role, times: CompileTimes, case: Case) -> Iterator[str]:
+    ranks = case.shape.tensor_parallel_size * case.shape.pipeline_parallel_size
+    proven = {rank.rank for rank in times.artifacts.ranks}
+    if proven != set(range(ranks)) or {rank.rank for rank in times.ranks} != proven:
+        yield f"ranks {sorted(proven)} reported where {ranks} ran"
+    for rank in times.artifacts.ranks:
+        if not (_is_cold(rank) if role is Role.COLD else _is_warm(rank)):
+            yield (
+                f"rank {rank.rank} is not {role}: {rank.saved} artifacts saved, {rank.loaded} loaded, "
+                f"{rank.compiled} compiled"
+            )
+
+
+def _is_cold(rank: RankArtifacts) -> bool:
+    return rank.saved > 0 and rank.loaded == 0 and rank.compiled > 0
+
+
+def _is_warm(rank: RankArtifacts) -> bool:
+    return rank.saved == 0 and rank.loaded > 0 and rank.compiled == 0
+
+
+def _clock(times: CompileTimes) -> Iterator[str]:
+    for rank in times.ranks:
+        explained = sum(phase.s for phase in rank.phases) + rank.unaccounted_s
+        if abs(explained - times.total_s) > CLOCK_TOLERANCE * times.total_s:
+            yield f"rank {rank.rank}: phases and rest make {explained:.2f} s of {times.total_s:.2f} s outer wall time"
+        if rank.unaccounted_s < -CLOCK_TOLERANCE * times.total_s:
+            yield f"rank {rank.rank}: phases overlap by {-rank.unaccounted_s:.2f} s"
+
+
+def exercised(case: Case) -> Iterator[Reason]:
+    """SP is on, and the pass did not rewrite what it should have."""
+    if not case.shape.sequence_parallelism or case.evidence is None:
+        return
+    if set(case.checks) == {Check.AUDIT} or case.broken:
+        return
+    found = case.evidence.exercised.sequence_parallelism
+    if found is None:
+        yield Reason(Verdict.NOT_EXERCISED, "sequence parallelism is on and no graph was compiled for it")
+    elif not found.expected:
+        yield Reason(Verdict.NOT_EXERCISED, "sequence parallelism is on and the graph holds nothing for it to rewrite")
+    elif any(matched < found.expected for matched in found.per_rank):
+        yield Reason(
+            Verdict.NOT_EXERCISED,
+            f"the SP pass rewrote {found.per_rank} of {found.expected} all-reduces per rank",
+        )
+
+
+def patches(case: Case) -> Iterator[Reason]:
+    """A patch could not be brought into the state that was asked for."""
+    for patch, state in (case.evidence.patches if case.evidence else {}).items():
+        if state is PatchState.TARGET_MISSING:
+            yield Reason(
+                Verdict.INVALID_MEASUREMENT,
+                f"patch-target-missing: {patch} could not be brought to {case.patches.get(patch, PatchMode.ON)} in this "
+                "version; the engine's log names what is gone",
+            )
+        elif state is PatchState.ABSENT:
+            yield Reason(None, f"this version has no {patch} of its own and none was asked for")
+
+
+def downgraded(case: Case) -> Iterator[Reason]:
+    """A setting the user wrote is not what runs."""
+    for change in case.changes:
+        if change.written:
+            why = change.reason or "the engine gave no reason"
+            where = f" [{change.where}]" if change.where else ""
+            yield Reason(
+                Verdict.DOWNGRADED,
+                f"{change.key} was asked to be {change.requested!r} and runs as {change.effective!r}: {why}{where}",
+            )
+
+
+def duplicate(case: Case) -> Iterator[Reason]:
+    """Another cell of the sweep resolves to the same settings."""
+    if case.duplicate_of is not None:
+        yield Reason(Verdict.DUPLICATE, f"same effective settings as {case.duplicate_of}: run once, result shared")

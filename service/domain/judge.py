@@ -1,0 +1,34 @@
+"""The verdict: a pure function of what was asked, what was resolved and what was found.
+
+Every rule yields findings. The gravest finding is the verdict, and all of them are its reasons. What is only worth
+knowing is a note: it has no verdict and changes none. The evidence is stored, so that a verdict can be reached again
+later, under another policy, without a new run.
+"""
+
+from __future__ import annotations
+
+from service.domain import findings
+from service.domain.case import Case, Judgement
+from service.domain.verdict import Verdict
+
+RULES = (
+    findings.lost,
+    findings.arms,
+    findings.residual,
+    findings.outputs,
+    findings.guards,
+    findings.compile_times,
+    findings.exercised,
+    findings.patches,
+    findings.downgraded,
+    findings.duplicate,
+)
+
+
+def judge(case: Case) -> Judgement:
+    """Reach the verdict of ``case``."""
+    reasons = [reason for rule in RULES for reason in rule(case)]
+    found = [reason.finding for reason in reasons if reason.finding is not None]
+    verdict = min(found, key=lambda verdict: verdict.gravity, default=Verdict.PASS)
+    ordered = sorted(reasons, key=lambda reason: reason.finding.gravity if reason.finding else len(Verdict))
+    return Judgement(verdict, verdict in case.expect, tuple(ordered))

@@ -1,0 +1,207 @@
+"""The report of a sweep, ``shardproof.report/1``: what is stored, in the shape that others read.
+
+Keys are stable: they are added, never renamed. What was not looked at is ``None``, never zero. Every value is plain
+JSON; a number that JSON does not have (a residual score that is not finite) is its name in a string.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from service.store import repositories
+from service.store.plain import finite
+from service.store.records import CellRecord, RunRecord, SweepRecord
+from workers.protocol import (
+    ArmReport,
+    CompileTimes,
+    Environment,
+    Evidence,
+    OutputComparison,
+    Patch,
+    PatchState,
+    Residual,
+    Role,
+)
+
+SCHEMA = "shardproof.report/1"
+
+Json = dict[str, Any]
+
+
+def build_report(
+    sweep: SweepRecord, cells: Sequence[CellRecord], runs: Sequence[RunRecord], matrix: str = "MATRIX"
+) -> Json:
+    """The report of ``sweep`` as far as it has come.
+
+    ``runs`` are the newest attempts, at most one for each cell. ``matrix`` is the name of the matrix file in the
+    command lines that reproduce a cell.
+    """
+    run_of = {run.cell_id: run for run in runs}
+    report = {
+        "schema": SCHEMA,
+        "sweep": _sweep(sweep),
+        "summary": _summary(cells),
+        "cells": [_cell(cell, run_of.get(cell.duplicate_of or cell.id), sweep, matrix) for cell in cells],
+    }
+    plain: Json = finite(report)
+    return plain
+
+
+def stored_report(session: Session, sweep_id: str, matrix: str = "MATRIX") -> Json:
+    """The report of a stored sweep as far as it has come, see ``build_report``.
+
+    Raises:
+        UnknownRecord: if there is no such sweep.
+    """
+    sweep = repositories.get_sweep(session, sweep_id)
+    return build_report(
+        sweep, repositories.cells_of(session, sweep_id), repositories.latest_runs(session, sweep_id), matrix
+    )
+
+
+def _sweep(sweep: SweepRecord) -> Json:
+    return {
+        "id": sweep.id,
+        "name": sweep.name,
+        "created_at": _time(sweep.created_at),
+        "ended_at": _time(sweep.ended_at),
+        "state": str(sweep.state),
+        "matrix": sweep.matrix,
+    }
+
+
+def _summary(cells: Sequence[CellRecord]) -> Json:
+    found = Counter(str(cell.verdict) for cell in cells if cell.verdict is not None)
+    return {
+        "cells": len(cells),
+        "ok": sum(cell.ok is True for cell in cells),
+        "unexpected": sum(cell.ok is False for cell in cells),
+        "by_verdict": dict(sorted(found.items())),
+    }
+
+
+def _cell(cell: CellRecord, run: RunRecord | None, sweep: SweepRecord, matrix: str) -> Json:
+    evidence = None if run is None else run.evidence
+    return {
+        "id": cell.id,
+        "name": cell.name,
+        "requested": cell.requested,
+        "effective": cell.effective,
+        "changes": [change.model_dump(mode="json") for change in cell.changes],
+        "problems": [problem.model_dump(mode="json") for problem in cell.problems],
+        "expect": [str(verdict) for verdict in cell.expect],
+        "state": str(cell.state),
+        "started_at": _time(cell.started_at),
+        "ended_at": _time(cell.ended_at),
+        "verdict": None if cell.verdict is None else str(cell.verdict),
+        "ok": cell.ok,
+        "reasons": list(cell.reasons),
+        "duplicate_of": cell.duplicate_of,
+        "failure": None if run is None else run.failure,
+        **_evidence(evidence),
+        "environment": _environment(cell, evidence, sweep),
+        "reproduce": shlex.join(["shardproof", "run", matrix, "--cell", cell.name]),
+    }
+
+
+def _evidence(evidence: Evidence | None) -> Json:
+    if evidence is None:
+        return {
+            "arms": [],
+            "exercised": {"sequence_parallelism": None},
+            "compile": {"cold": None, "warm": None},
+            "fallback": None,
+            "residual": None,
+            "outputs": None,
+            "guards": [],
+        }
+    return {
+        "arms": [_arm(arm) for arm in evidence.arms],
+        "exercised": evidence.exercised.model_dump(mode="json"),
+        "compile": {"cold": _times(evidence.compile.cold), "warm": _times(evidence.compile.warm)},
+        "fallback": None if evidence.fallback is None else evidence.fallback.model_dump(mode="json"),
+        "residual": _residual(evidence.residual),
+        "outputs": _outputs(evidence.outputs),
+        "guards": [guard.model_dump(mode="json") for guard in evidence.guards],
+    }
+
+
+def _arm(arm: ArmReport) -> Json:
+    return arm.model_dump(mode="json", include={"role", "outcome", "wall_s", "failure", "peak_rss_bytes"})
+
+
+def _times(times: CompileTimes | None) -> Json | None:
+    return None if times is None else times.model_dump(mode="json")
+
+
+def _residual(comparisons: Sequence[Residual]) -> Json | None:
+    if not comparisons:
+        return None
+    worst = max(comparisons, key=_badness).model_dump(mode="json")
+    keys = ("subject", "against", "sites", "ranks", "bitwise_equal", "worst_score", "first_divergence")
+    return {
+        **{key: worst[key] for key in keys},
+        "comparisons": [comparison.model_dump(mode="json") for comparison in comparisons],
+    }
+
+
+def _badness(residual: Residual) -> tuple[bool, bool, bool, bool, float]:
+    return (
+        residual.first_divergence is not None,
+        residual.replicas_equal is False,
+        residual.bitwise_required and residual.bitwise_equal is False,
+        bool(residual.missing),
+        _score(residual.worst_score),
+    )
+
+
+def _score(score: float | None) -> float:
+    if score is None:
+        return -1.0
+    return math.inf if math.isnan(score) else score
+
+
+def _outputs(comparisons: Sequence[OutputComparison]) -> Json | None:
+    if not comparisons:
+        return None
+    # The replicated arm has the same ranks and kernels, so a difference from it says more than one from TP=1.
+    shown = min(comparisons, key=_remoteness)
+    return {**_comparison(shown), "comparisons": [_comparison(comparison) for comparison in comparisons]}
+
+
+def _remoteness(comparison: OutputComparison) -> tuple[bool, bool]:
+    return comparison.against is not Role.REPLICATED, comparison.subject is not Role.PROBE
+
+
+def _comparison(comparison: OutputComparison) -> Json:
+    plain = comparison.model_dump(mode="json")
+    return {"class": plain.pop("klass"), **plain}
+
+
+def _environment(cell: CellRecord, evidence: Evidence | None, sweep: SweepRecord) -> Json:
+    patches = cell.patches if evidence is None else evidence.patches
+    found = _where(cell, evidence, sweep)
+    known = dict.fromkeys(Environment.model_fields) if found is None else found.model_dump(mode="json")
+    return {**known, "patches": _patches(patches)}
+
+
+def _where(cell: CellRecord, evidence: Evidence | None, sweep: SweepRecord) -> Environment | None:
+    if evidence is not None and evidence.environment is not None:
+        return evidence.environment
+    audited = cell.effective is not None or bool(cell.problems)
+    return sweep.environment if audited else None
+
+
+def _patches(patches: Mapping[Patch, PatchState]) -> Json:
+    return {str(patch): str(state) for patch, state in patches.items()}
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

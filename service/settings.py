@@ -1,0 +1,75 @@
+"""What the operator can set, as environment variables ``SHARDPROOF_<NAME>``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy import URL
+
+
+class Settings(BaseSettings):
+    """Settings of one controller process. Read once at its start, then passed down; nothing reads them globally."""
+
+    model_config = SettingsConfigDict(env_prefix="SHARDPROOF_", frozen=True)
+
+    home: Path = Field(
+        default=Path(".shardproof"),
+        validate_default=True,
+        description="Folder of everything Shardproof writes: database, models, artifacts, reports.",
+    )
+    database_url: str | None = Field(
+        default=None, description="SQLAlchemy URL of the database. Unset: SQLite in `shardproof.db` under `home`."
+    )
+    host: str = Field(default="127.0.0.1", description="Address that `shardproof serve` listens on.")
+    port: int = Field(default=8910, ge=0, le=65535, description="Port that `shardproof serve` listens on; 0 picks one.")
+    max_cells: int = Field(default=256, ge=1, description="A matrix that expands to more cells is refused.")
+    max_ranks_per_machine: int = Field(
+        default=8,
+        ge=1,
+        description="On a machine without GPUs the ranks share its cores; a cell with more ranks than this is refused.",
+    )
+    python: Path = Field(
+        default=Path(sys.executable),
+        validate_default=True,
+        description="Interpreter of the default engine environment: the one that has vLLM.",
+    )
+    body_limit_bytes: int = Field(default=2**20, ge=1, description="A request body larger than this is refused.")
+    ray_address: str | None = Field(
+        default=None, description="Address of the Ray cluster. Unset: a local Ray is started for this process."
+    )
+
+    @field_validator("home")
+    @classmethod
+    def _resolve_home(cls, home: Path) -> Path:
+        return home.expanduser().resolve()
+
+    @field_validator("python")
+    @classmethod
+    def _absolute_python(cls, python: Path) -> Path:
+        # Not resolved: a virtual environment's interpreter is a symbolic link, and following it leaves the environment.
+        return python.expanduser().absolute()
+
+    @property
+    def store_url(self) -> str:
+        """URL of the database that is used."""
+        if self.database_url is not None:
+            return self.database_url
+        return URL.create("sqlite", database=str(self.home / "shardproof.db")).render_as_string(hide_password=False)
+
+    @property
+    def models_dir(self) -> Path:
+        """Where the `tiny:` models are built."""
+        return self.home / "models"
+
+    @property
+    def artifacts_dir(self) -> Path:
+        """Where arms keep their logs, caches and tensors."""
+        return self.home / "artifacts"
+
+    @property
+    def reports_dir(self) -> Path:
+        """Where reports are written when no other place is named."""
+        return self.home / "reports"

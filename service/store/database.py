@@ -1,0 +1,163 @@
+"""The database: opening it, bringing its tables up to date, and units of work.
+
+store = open_store(settings.store_url)
+with store.transaction() as session:      # commits at the end, rolls back on an exception
+    repositories.end_sweep(session, sweep_id)
+with store.reading() as session:          # sees one consistent state, never waits for a writer
+    repositories.get_sweep(session, sweep_id)
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from service.store.plain import dump_json
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY_TIMEOUT_MS = 30_000
+_READ_ONLY = "shardproof_read_only"
+
+
+class StoreError(RuntimeError):
+    """The database cannot be used. Says which one and what to do."""
+
+
+class Store:
+    """A database whose tables are up to date. Safe to share between threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reader = engine.execution_options(**{_READ_ONLY: True})
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """A unit of work that writes. Keep it short: SQLite has one writer at a time, the others wait for it."""
+        with Session(self._engine) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A unit of work that only reads; whatever it changes is rolled back."""
+        with Session(self._reader, autoflush=False) as session:
+            yield session
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self._engine.dispose()
+
+
+def open_store(url: str) -> Store:
+    """Create the database if there is none, upgrade its tables, and open it.
+
+    Raises:
+        StoreError: if it cannot be opened, or was written by a newer version.
+    """
+    upgrade(url)
+    return Store(create_engine(url))
+
+
+def create_engine(url: str) -> Engine:
+    """An engine for ``url``; on SQLite with write-ahead log, enforced foreign keys and waiting writers."""
+    engine = sqlalchemy.create_engine(url, json_serializer=dump_json)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def upgrade(url: str) -> None:
+    """Bring the tables at ``url`` to the newest revision, in one transaction.
+
+    Raises:
+        StoreError: see ``open_store``.
+    """
+    try:
+        _make_folder(url)
+        engine = create_engine(url)
+    except (sqlalchemy.exc.ArgumentError, NoSuchModuleError, ImportError, OSError) as error:
+        raise StoreError(_cannot_open(url, error)) from error
+    try:
+        with engine.begin() as connection:
+            command.upgrade(alembic_config(connection), "head")
+    except DBAPIError as error:
+        raise StoreError(_cannot_open(url, error.orig)) from error
+    except CommandError as error:
+        raise StoreError(
+            f"database {_shown(url)} was written by another version of Shardproof ({error}); "
+            "use that version or a newer one, or set SHARDPROOF_HOME to another folder"
+        ) from error
+    finally:
+        engine.dispose()
+
+
+def alembic_config(connection: Connection) -> Config:
+    """Alembic's settings for running this package's migrations on ``connection``."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+    # Python's driver opens transactions on its own, too late and as readers; `_begin_sqlite` does it instead.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    _write_ahead(cursor)
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _write_ahead(cursor: sqlite3.Cursor) -> None:
+    # The busy timeout does not cover this switch, and processes that open a new file at once are in each other's way.
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and writes later is refused when another wrote in between; one that asks for the
+    # write lock at its start waits for it instead.
+    read_only = connection.get_execution_options().get(_READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _make_folder(url: str) -> None:
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+
+
+def _cannot_open(url: str, error: object) -> str:
+    return (
+        f"cannot open database {_shown(url)}: {error}; check SHARDPROOF_DATABASE_URL and SHARDPROOF_HOME, "
+        "and that this user may write there"
+    )
+
+
+def _shown(url: str) -> str:
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return repr(url)

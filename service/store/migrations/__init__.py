@@ -1,0 +1,1 @@
+"""History of the tables; ``service.store.database.upgrade`` applies it."""

@@ -1,0 +1,1 @@
+"""One file per step, applied in the order of their numbers."""

@@ -1,0 +1,109 @@
+"""Queries on runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from service.domain.lifecycle import State, step
+from service.store.models import RunRow
+from service.store.records import RunRecord, UnknownRecord
+from workers.protocol import Evidence, RunSpec
+
+
+def create_run(session: Session, sweep_id: str, cell_id: str, spec: RunSpec, state: State = State.QUEUED) -> RunRecord:
+    """Store the next attempt at a cell; its id is ``spec.run_id``."""
+    row = RunRow(
+        id=spec.run_id,
+        sweep_id=sweep_id,
+        cell_id=cell_id,
+        attempt=_attempts(session, sweep_id, cell_id) + 1,
+        state=state,
+        created_at=datetime.now(UTC),
+        spec=spec.model_dump(mode="json"),
+    )
+    session.add(row)
+    session.flush()
+    return _record(row)
+
+
+def get_run(session: Session, run_id: str) -> RunRecord:
+    return _record(_run(session, run_id))
+
+
+def latest_runs(session: Session, sweep_id: str) -> list[RunRecord]:
+    """The newest attempt at each cell of a sweep that has one."""
+    newest = (
+        select(RunRow.cell_id, func.max(RunRow.attempt).label("attempt"))
+        .where(RunRow.sweep_id == sweep_id)
+        .group_by(RunRow.cell_id)
+        .subquery()
+    )
+    query = (
+        select(RunRow)
+        .join(newest, (RunRow.cell_id == newest.c.cell_id) & (RunRow.attempt == newest.c.attempt))
+        .where(RunRow.sweep_id == sweep_id)
+        .order_by(RunRow.created_at, RunRow.id)
+    )
+    return [_record(row) for row in session.scalars(query)]
+
+
+def set_run_state(session: Session, run_id: str, state: State) -> None:
+    """Take one step of the lifecycle, and note when the run started and ended.
+
+    Raises:
+        InvalidTransition: if the lifecycle has no such step.
+    """
+    _step(_run(session, run_id, lock=True), state)
+
+
+def finish_run(
+    session: Session, run_id: str, state: State, evidence: Evidence | None, failure: str | None = None
+) -> None:
+    """End a run in ``state`` with what it found out, or with why it found nothing.
+
+    Raises:
+        InvalidTransition: if the lifecycle has no such step; the evidence is then not stored either.
+    """
+    row = _run(session, run_id, lock=True)
+    _step(row, state)
+    row.evidence = None if evidence is None else evidence.model_dump(mode="json")
+    row.failure = failure
+
+
+def _attempts(session: Session, sweep_id: str, cell_id: str) -> int:
+    query = select(func.count()).select_from(RunRow).where(RunRow.sweep_id == sweep_id, RunRow.cell_id == cell_id)
+    return session.scalars(query).one()
+
+
+def _step(row: RunRow, state: State) -> None:
+    row.state = step(f"run {row.id}", State(row.state), state)
+    if state is State.RUNNING and row.started_at is None:
+        row.started_at = datetime.now(UTC)
+    if state.ended:
+        row.ended_at = datetime.now(UTC)
+
+
+def _run(session: Session, run_id: str, lock: bool = False) -> RunRow:
+    row = session.get(RunRow, run_id, with_for_update=True if lock else None)
+    if row is None:
+        raise UnknownRecord("run", run_id)
+    return row
+
+
+def _record(row: RunRow) -> RunRecord:
+    return RunRecord(
+        id=row.id,
+        sweep_id=row.sweep_id,
+        cell_id=row.cell_id,
+        attempt=row.attempt,
+        state=State(row.state),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        spec=RunSpec.model_validate(row.spec),
+        evidence=None if row.evidence is None else Evidence.model_validate(row.evidence),
+        failure=row.failure,
+    )

@@ -1,0 +1,125 @@
+"""Queries on sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from service.domain.cell import Cell
+from service.domain.lifecycle import State
+from service.store.models import CellRow, SweepRow
+from service.store.records import NewSweep, SweepRecord, SweepState, SweepSummary, UnknownRecord
+from workers.protocol import Environment
+
+
+def create_sweep(session: Session, sweep: NewSweep, cells: Sequence[Cell]) -> None:
+    """Store a sweep and its cells, which wait for their audit."""
+    session.add(
+        SweepRow(
+            id=sweep.id,
+            name=sweep.name,
+            created_at=sweep.created_at,
+            state=SweepState.ACTIVE,
+            owner=sweep.owner,
+            matrix=sweep.matrix,
+            timeouts=sweep.timeouts,
+        )
+    )
+    session.flush()
+    session.add_all(_new_cell(sweep.id, position, cell) for position, cell in enumerate(cells))
+    session.flush()
+
+
+def get_sweep(session: Session, sweep_id: str) -> SweepRecord:
+    row = _sweep(session, sweep_id)
+    return SweepRecord(
+        id=row.id,
+        name=row.name,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        state=SweepState(row.state),
+        owner=row.owner,
+        matrix=row.matrix,
+        timeouts=row.timeouts,
+        environment=None if row.environment is None else Environment.model_validate(row.environment),
+    )
+
+
+def list_sweeps(session: Session, limit: int, before: str | None = None) -> list[SweepSummary]:
+    """Newest first, by id; with ``before`` only those older than that sweep."""
+    page = select(SweepRow.id, SweepRow.name, SweepRow.created_at, SweepRow.ended_at, SweepRow.state)
+    if before is not None:
+        page = page.where(SweepRow.id < before)
+    sweeps = page.order_by(SweepRow.id.desc()).limit(limit).subquery()
+    counts = (
+        func.count(CellRow.id).label("cells"),
+        func.sum(case((CellRow.ok.is_(True), 1), else_=0)).label("ok"),
+        func.sum(case((CellRow.ok.is_(False), 1), else_=0)).label("unexpected"),
+    )
+    query = (
+        select(*sweeps.c, *counts)
+        .outerjoin(CellRow, CellRow.sweep_id == sweeps.c.id)
+        .group_by(*sweeps.c)
+        .order_by(sweeps.c.id.desc())
+    )
+    return [
+        SweepSummary(
+            id=row.id,
+            name=row.name,
+            created_at=row.created_at,
+            ended_at=row.ended_at,
+            state=SweepState(row.state),
+            cells=row.cells,
+            ok=row.ok,
+            unexpected=row.unexpected,
+        )
+        for row in session.execute(query)
+    ]
+
+
+def set_sweep_environment(session: Session, sweep_id: str, environment: Environment) -> None:
+    """Record where the sweep was audited."""
+    _sweep(session, sweep_id).environment = environment.model_dump(mode="json")
+
+
+def end_sweep(session: Session, sweep_id: str) -> None:
+    """Mark a sweep as ended. Ending it again changes nothing."""
+    row = _sweep(session, sweep_id)
+    if row.state == SweepState.ACTIVE:
+        row.state = SweepState.ENDED
+        row.ended_at = datetime.now(UTC)
+
+
+def abandoned_sweeps(session: Session, owner_alive: Callable[[str], bool]) -> list[str]:
+    """Active sweeps whose controller process is gone, oldest first."""
+    query = select(SweepRow.id, SweepRow.owner).where(SweepRow.state == SweepState.ACTIVE).order_by(SweepRow.id)
+    sweeps = session.execute(query).all()
+    dead = {owner for owner in {owner for _, owner in sweeps} if not owner_alive(owner)}
+    return [sweep_id for sweep_id, owner in sweeps if owner in dead]
+
+
+def _sweep(session: Session, sweep_id: str) -> SweepRow:
+    row = session.get(SweepRow, sweep_id)
+    if row is None:
+        raise UnknownRecord("sweep", sweep_id)
+    return row
+
+
+def _new_cell(sweep_id: str, position: int, cell: Cell) -> CellRow:
+    return CellRow(
+        sweep_id=sweep_id,
+        id=cell.id,
+        position=position,
+        name=cell.name,
+        requested=dict(cell.requested),
+        expect=list(cell.expect),
+        checks=list(cell.checks),
+        state=State.AUDITING,
+        changes=[],
+        patches={},
+        problems=[],
+        reasons=[],
+    )

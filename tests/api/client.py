@@ -1,0 +1,62 @@
+"""The application in this process, and a controller that only stores."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from store.samples import cell, sweep
+
+from service.api.controller import Controller
+from service.app import create_app
+from service.domain.document import Document
+from service.domain.errors import Problems
+from service.settings import Settings
+from service.store import Store, repositories
+
+
+class Client:
+    """Sends requests to ``app`` as a server under ``root_path`` would."""
+
+    def __init__(self, app: FastAPI, root_path: str = "") -> None:
+        self.app = app
+        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False, root_path=root_path)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return asyncio.run(self._request(method, path, options))
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("POST", path, **options)
+
+    async def _request(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        async with httpx.AsyncClient(transport=self._transport, base_url="http://shardproof") as client:
+            return await client.request(method, path, **options)
+
+
+class StoringController:
+    """Stores a sweep of two cells under the name in the document, and starts nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.documents: list[Document] = []
+
+    def submit(self, document: Document) -> str:
+        if "name" not in document.tree:
+            raise Problems(document.place).stop("missing-key", "there is no name", ("engine",), "Add name:")
+        if document.tree["name"] == "explode":
+            raise RuntimeError("a secret inside")
+        self.documents.append(document)
+        sweep_id = f"sweep-{len(self.documents)}"
+        with self._store.transaction() as session:
+            new = sweep(sweep_id, name=document.tree["name"])
+            repositories.create_sweep(session, new, [cell("c0"), cell("c1")])
+        return sweep_id
+
+
+def make_client(store: Store, controller: Controller | None = None, root_path: str = "", **settings: Any) -> Client:
+    return Client(create_app(Settings(**settings), store, controller or StoringController(store)), root_path)

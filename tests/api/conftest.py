@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.client import Client, StoringController, make_client
+from service.store import Store, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'shardproof.db'}")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def controller(store: Store) -> StoringController:
+    return StoringController(store)
+
+
+@pytest.fixture
+def client(store: Store, controller: StoringController) -> Client:
+    return make_client(store, controller)

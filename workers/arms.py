@@ -1,0 +1,247 @@
+"""One arm seen from outside: start it, follow it, end it, and say how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from workers import environment
+from workers.protocol import ArmReport, ArmSpec, Failure, Outcome
+
+RawEvent = dict[str, Any]
+
+LOG_TAIL_LINES = 40
+KNOWN_MODELS = "modelinfos"
+"""Folder in vLLM's cache root with what it knows of model classes."""
+
+
+class Arm:
+    """A supervised engine process.
+
+    Use: iterate over :meth:`follow`, then read :meth:`report`. Leaving the ``with`` block ends whatever still runs.
+    """
+
+    def __init__(self, spec: ArmSpec, ranks: int, python: str) -> None:
+        self.spec = spec
+        self.folder = Path(spec.folder)
+        self.events: list[RawEvent] = []
+        self.begin = self.end = 0.0
+        self._ranks = ranks
+        self._python = python
+        self._first_gone: int | None = None
+        self._timed_out = False
+        self._status: int | None = None
+        self._buffer = b""
+
+    def __enter__(self) -> Arm:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "spec.json").write_text(self.spec.model_dump_json(indent=1))
+        (self.folder / "result.json").unlink(missing_ok=True)
+        self._take_over_known_models()
+        pipe = self.folder / "events"
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        self._pipe = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        lifeline, self._lifeline = os.pipe()
+        command = [self._python, "-m", "workers.engine", "run", "--request", str(self.folder / "spec.json")]
+        self.begin = time.monotonic()
+        with (self.folder / "engine.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "workers.supervisor", str(lifeline), *command],
+                env=environment.for_arm(self.spec, self._ranks, str(pipe)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(lifeline,),
+                start_new_session=True,
+            )
+        os.close(lifeline)
+        return self
+
+    def _take_over_known_models(self) -> None:
+        if self.spec.known_models is None:
+            return
+        known = Path(self.spec.known_models) / KNOWN_MODELS
+        if known.is_dir():
+            shutil.copytree(known, Path(self.spec.cache_root) / KNOWN_MODELS, dirs_exist_ok=True)
+
+    def __exit__(self, *_: object) -> None:
+        self._cut()
+        self._process.wait()
+        os.close(self._pipe)
+        (self.folder / "events").unlink(missing_ok=True)
+
+    def _cut(self) -> None:
+        """Close the lifeline: the supervisor kills the whole tree."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def follow(self) -> Iterator[RawEvent]:
+        """The events of all processes of the arm as they come, until its tree is gone."""
+        deadline: float | None = self.begin + self.spec.timeout_s
+        watched: dict[int, int] = {}
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ, "pipe")
+            supervisor = os.pidfd_open(self._process.pid)
+            selector.register(supervisor, selectors.EVENT_READ, "supervisor")
+            try:
+                ended = False
+                while not ended:
+                    ready = selector.select(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+                    if not ready:
+                        self._timed_out, deadline = True, None
+                        self._cut()
+                    for key, _ in sorted(ready, key=lambda item: item[0].data != "pipe"):
+                        if key.data == "pipe":
+                            for event in self._read(selector):
+                                self._watch(event, selector, watched)
+                                yield event
+                        elif key.data == "supervisor":
+                            ended = True
+                        else:
+                            self._note_gone(key.data)
+                            selector.unregister(key.fd)
+                yield from self._read(selector)
+            finally:
+                for descriptor in (supervisor, *watched):
+                    os.close(descriptor)
+        self._status = self._process.wait()
+        self.end = time.monotonic()
+
+    def _read(self, selector: selectors.BaseSelector) -> list[RawEvent]:
+        try:
+            data = os.read(self._pipe, 1 << 16)
+        except BlockingIOError:
+            return []
+        if not data and self._pipe in selector.get_map():
+            if not self.events:
+                # Nobody has opened the pipe yet; it reads as ended until somebody does.
+                time.sleep(0.01)
+            else:
+                selector.unregister(self._pipe)
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        fresh = [event for event in map(_decode, lines) if event is not None]
+        self.events += fresh
+        return fresh
+
+    def _watch(self, event: RawEvent, selector: selectors.BaseSelector, watched: dict[int, int]) -> None:
+        if event["kind"] != "rank":
+            return
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(event["pid"])
+            watched[descriptor] = event["rank"]
+            selector.register(descriptor, selectors.EVENT_READ, event["rank"])
+
+    def _note_gone(self, rank: int) -> None:
+        if self._first_gone is None:
+            self._first_gone = rank
+
+    # --- how it ended -------------------------------------------------------------------------------------------
+
+    def result(self) -> dict[str, Any] | None:
+        """What the engine wrote, or ``None`` when it did not get that far."""
+        path = self.folder / "result.json"
+        try:
+            return dict(json.loads(path.read_text()))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
+    def report(self) -> ArmReport:
+        """How the arm ended, after :meth:`follow` is through."""
+        result = self.result()
+        finished = result is not None and self._status == 0
+        outcome = Outcome.OK if finished else Outcome.TIMED_OUT if self._timed_out else Outcome.CRASHED
+        return ArmReport(
+            role=self.spec.role,
+            key=self.spec.key,
+            outcome=outcome,
+            wall_s=self.end - self.begin,
+            folder=self.spec.folder,
+            failure=None if outcome is Outcome.OK else self._failure(),
+            peak_rss_bytes=max((rank["peak_rss_bytes"] for rank in result["ranks"]), default=None) if result else None,
+        )
+
+    def _failure(self) -> Failure:
+        error = self._first_error()
+        rank = self._stuck_rank() if self._timed_out else error["rank"] if error else self._first_gone
+        spoke = error is not None and error["rank"] == rank
+        return Failure(
+            phase=error["name"] if error and spoke else self._open_phase(rank) or self._last_phase(rank),
+            rank=rank,
+            message=str(error.get("message", "")) if error and spoke else self._message(rank),
+            log_tail=tail(self.folder / "engine.log"),
+        )
+
+    def _first_error(self) -> RawEvent | None:
+        """A rank's own error comes before what the main process says of it; a rank that just went comes before both."""
+        errors = [event for event in self.events if event["kind"] == "error"]
+        of_ranks = [event for event in errors if event.get("rank") is not None]
+        if of_ranks or self._first_gone is None:
+            return (of_ranks or errors or [None])[0]
+        return None
+
+    def _stuck_rank(self) -> int | None:
+        """The rank that is longest in a phase it has not ended; ``None`` (the main process) when none is in any."""
+        ranks = sorted({event["rank"] for event in self.events if event["kind"] == "rank"})
+        since = {rank: self._open_since(rank) for rank in ranks}
+        stuck = {rank: t for rank, t in since.items() if t is not None}
+        return min(stuck, key=lambda rank: stuck[rank]) if stuck else None
+
+    def _message(self, rank: int | None) -> str:
+        who = "the engine's main process" if rank is None else f"rank {rank}"
+        if self._timed_out:
+            return f"{who} did not come to an end within {self.spec.timeout_s:g} s; the engine's processes were killed"
+        return f"{who} ended without a word (exit status of the engine: {self._status})"
+
+    def _open_phases(self, rank: int | None) -> list[RawEvent]:
+        """Phases that ``rank`` began and has not ended, the innermost last."""
+        begun: dict[str, RawEvent] = {}
+        for event in self.events:
+            if event.get("rank") != rank:
+                continue
+            if event["kind"] == "phase-begin":
+                begun[event["name"]] = event
+            elif event["kind"] == "phase-end":
+                begun.pop(event["name"], None)
+        return list(begun.values())
+
+    def _open_phase(self, rank: int | None) -> str | None:
+        begun = self._open_phases(rank)
+        return begun[-1]["name"] if begun else None
+
+    def _open_since(self, rank: int) -> float | None:
+        begun = self._open_phases(rank)
+        return begun[-1]["t"] if begun else None
+
+    def _last_phase(self, rank: int | None) -> str | None:
+        mine = [event["name"] for event in self.events if event["kind"] == "phase-begin" and event.get("rank") == rank]
+        return mine[-1] if mine else None
+
+
+def _decode(line: bytes) -> RawEvent | None:
+    """A line cut in the middle by a killed process is no event."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "kind" in event and "t" in event else None
+
+
+def tail(path: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
+    """The last lines of a log, without colour codes and over-long lines cut."""
+    try:
+        with path.open(errors="replace") as log:
+            return [line.rstrip("\n")[:500] for line in deque(log, maxlen=lines)]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,71 @@
+"""One arm, in its own process: start vLLM, drive the batch plan, write what every rank knows."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workers.engine.events import phase
+from workers.protocol import ArmSpec
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+
+def run(spec: ArmSpec) -> None:
+    """Run ``spec``, write ``result.json`` (and the taps) into its folder, and end this process."""
+    folder = Path(spec.folder)
+    with phase("import"):
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        from workers.engine.settings import engine_config
+    with phase("config"):
+        config = engine_config(spec.engine | _arm_settings(), spec.models_dir)
+    with phase("start"):
+        engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=True)
+    with phase("requests"):
+        outputs = _drive(engine, spec)
+    with phase("collect"):
+        result = _collect(engine, spec) | {"outputs": outputs}
+        (folder / "result.json").write_text(json.dumps(result))
+    # All is delivered. The supervisor ends the ranks at once, which vLLM's own shutdown takes seconds to do.
+    os._exit(0)
+
+
+def _arm_settings() -> dict[str, Any]:
+    """The hooks of an arm. They are settings of the engine, but not of the cell."""
+    from vllm.platforms import current_platform
+
+    from workers.engine.worker import CPU_WORKER, GPU_WORKER
+
+    return {
+        "worker_cls": CPU_WORKER if current_platform.is_cpu() else GPU_WORKER,
+        "worker_extension_cls": "workers.engine.extension.ProbeExtension",
+    }
+
+
+def _drive(engine: LLMEngine, spec: ArmSpec) -> list[dict[str, Any]]:
+    from workers.engine.drive import drive
+
+    vocabulary = engine.vllm_config.model_config.get_vocab_size()
+    if spec.taps:
+        engine.collective_rpc("shardproof_record", args=(True,))
+    outputs = drive(engine, spec.batch, vocabulary)
+    if spec.taps:
+        engine.collective_rpc("shardproof_record", args=(False,))
+        engine.collective_rpc("shardproof_save_taps", args=(spec.folder,))
+    return outputs
+
+
+def _collect(engine: LLMEngine, spec: ArmSpec) -> dict[str, Any]:
+    from workers.patches import establish
+    from workers.probes.describe import environment
+
+    return {
+        "environment": environment().model_dump(),
+        "patches": {name: state for name, state in establish(spec.patches).items()},
+        "ranks": engine.collective_rpc("shardproof_counters"),
+    }

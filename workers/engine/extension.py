@@ -1,0 +1,45 @@
+"""Questions put to every rank of a running engine, by ``collective_rpc``. Each answer is plain JSON."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Any
+
+from workers.engine import internals
+from workers.probes.recorder import RECORDER
+
+
+class ProbeExtension:
+    """vLLM's ``worker_extension_cls``: its methods join the worker of each rank."""
+
+    rank: int
+
+    def shardproof_record(self, enabled: bool) -> None:
+        """Start or stop keeping what the taps see."""
+        from workers.probes import eager
+
+        if enabled and self.vllm_config.model_config.enforce_eager:  # type: ignore[attr-defined]
+            eager.install(self.get_model(), self.vllm_config.model_config.get_hidden_size())  # type: ignore[attr-defined]
+        RECORDER.enabled = enabled
+
+    def shardproof_save_taps(self, folder: str) -> int:
+        """Write this rank's taps into ``folder``; the number of steps written."""
+        RECORDER.save(Path(folder), self.rank)
+        return len(RECORDER.steps)
+
+    def shardproof_counters(self) -> dict[str, Any]:
+        """vLLM's compilation counters, PyTorch's compile timers, the graph census, the guards and peak memory of this rank."""
+        from vllm.compilation.counter import compilation_counter
+
+        from workers.probes.guards import check_guards
+        from workers.probes.passes import census
+
+        return {
+            "rank": self.rank,
+            "counters": dict(vars(compilation_counter)),
+            "compile_seconds": internals.compile_seconds(),
+            "census": census(),
+            "guards": [guard.model_dump() for guard in check_guards()],
+            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }

@@ -1,0 +1,54 @@
+"""Environment variables of engine processes.
+
+An engine must not see what belongs to somebody else: the variables Ray sets for its workers, and the user's compile
+caches, which would make a cold start warm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from workers.protocol import ArmSpec
+
+FULL_COMPILE = "SHARDPROOF_FULL_COMPILE"
+EVENTS = "SHARDPROOF_EVENTS"
+PATCHES = "SHARDPROOF_PATCHES"
+TAPS = "SHARDPROOF_TAPS"
+
+NOT_INHERITED = ("RAY_", "VLLM_", "TORCHINDUCTOR_", "TORCH_COMPILE_", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
+"""Prefixes of variables that change what an engine compiles or where it caches."""
+
+
+def clean() -> dict[str, str]:
+    """This process's environment without what an engine must not inherit."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
+
+
+def for_question(cache_root: str) -> dict[str, str]:
+    """For a process that builds configurations but starts no engine."""
+    return clean() | {FULL_COMPILE: "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CACHE_ROOT": cache_root}
+
+
+def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
+    """For one arm: its own cache root, the scheduler in the engine's process (so that batches are deterministic)."""
+    return (
+        for_question(spec.cache_root)
+        | {
+            "TORCHINDUCTOR_CACHE_DIR": os.path.join(spec.cache_root, "inductor"),
+            "TRITON_CACHE_DIR": os.path.join(spec.cache_root, "triton"),
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "VLLM_CPU_OMP_THREADS_BIND": _cores(ranks),
+            EVENTS: events,
+            PATCHES: json.dumps(spec.patches),
+            TAPS: "1" if spec.taps else "0",
+        }
+        | spec.env
+    )
+
+
+def _cores(ranks: int) -> str:
+    """One group of cores per rank, as vLLM writes it; more ranks than cores share them in turn."""
+    cores = sorted(os.sched_getaffinity(0))
+    groups = [cores[rank % len(cores) :: ranks] or [cores[rank % len(cores)]] for rank in range(ranks)]
+    return "|".join(",".join(map(str, group)) for group in groups)

@@ -1,0 +1,179 @@
+"""From what the arms of a run left behind to its evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from workers.outputs import compare_outputs
+from workers.probes.timeline import rank_times
+from workers.protocol import (
+    ArmReport,
+    Artifacts,
+    Check,
+    Compile,
+    CompileTimes,
+    Environment,
+    Evidence,
+    Exercised,
+    Fallback,
+    Guard,
+    OutputComparison,
+    Patch,
+    PatchState,
+    RankArtifacts,
+    Residual,
+    Role,
+    RunSpec,
+    SequenceParallelism,
+)
+from workers.residual.compare import Question, compare
+from workers.residual.taps import NoTaps, load, site_count
+
+Result = dict[str, Any]
+"""``result.json`` of an arm, see ``workers.engine.arm``."""
+
+
+def compile_times(report: ArmReport, result: Result, events: list[dict[str, Any]], begin: float, end: float) -> CompileTimes:
+    """The time line of every rank, and vLLM's counters as proof of cold or warm."""
+    timers = {rank["rank"]: rank["compile_seconds"] for rank in result["ranks"]}
+    ranks = [_artifacts(rank) for rank in result["ranks"]]
+    return CompileTimes(
+        total_s=report.wall_s,
+        ranks=rank_times(events, begin, end, timers),
+        artifacts=Artifacts(
+            saved=sum(rank.saved for rank in ranks), loaded=sum(rank.loaded for rank in ranks), ranks=ranks
+        ),
+    )
+
+
+def _artifacts(rank: dict[str, Any]) -> RankArtifacts:
+    counters = rank["counters"]
+    return RankArtifacts(
+        rank=rank["rank"],
+        saved=counters["num_compiled_artifacts_saved"],
+        loaded=counters["num_compiled_artifacts_loaded"],
+        compiled=counters["num_inductor_compiles"],
+    )
+
+
+def sequence_parallelism(result: Result) -> SequenceParallelism | None:
+    """What the pass should have rewritten and what it did, summed over the graphs of each rank.
+
+    ``None`` when nothing was compiled here (a warm start loads what the pass had rewritten before).
+    """
+    censuses = [rank["census"] for rank in result["ranks"]]
+    if not any(censuses):
+        return None
+    wanted = [sum(g["all_reduce_before"] for g in graphs if g["applicable"]) for graphs in censuses]
+    done = [
+        sum(g["all_reduce_before"] - g["all_reduce_after"] for g in graphs if g["applicable"]) for graphs in censuses
+    ]
+    return SequenceParallelism(expected=max(wanted), matched=min(done), per_rank=done)
+
+
+def residuals(spec: RunSpec, probe: Path | None) -> list[Residual]:
+    """Probe against the replicated arm, and what is replicated against the TP=1 reference."""
+    found = []
+    shape = spec.shape
+    scattered = shape.sequence_parallelism
+    if probe and spec.replicated and scattered:
+        found.append(_residual(spec, (Role.PROBE, probe), (Role.REPLICATED, Path(spec.replicated)), scattered))
+    if spec.reference:
+        subject = (Role.REPLICATED, Path(spec.replicated)) if scattered and spec.replicated else (Role.PROBE, probe)
+        if subject[1] is not None:
+            found.append(_residual(spec, (subject[0], subject[1]), (Role.REFERENCE, Path(spec.reference)), False))
+    return found
+
+
+def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Path], scattered: bool) -> Residual:
+    ranks = spec.shape.tensor_parallel_size
+    question = Question(
+        subject=subject[0],
+        against=control[0],
+        scattered=scattered,
+        # A sum of two has one order; of more it has several, and one rank sums in yet another.
+        bitwise=ranks <= 2 and control[0] is Role.REPLICATED,
+        sites=site_count(spec.shape.layers),
+        noise_factor=spec.policy.noise_factor,
+    )
+    try:
+        recorded = load(subject[1], ranks)
+        whole = load(control[1], 1)
+    except NoTaps as error:
+        return _nothing(question, str(error))
+    return compare(recorded, whole, question)
+
+
+def _nothing(question: Question, why: str) -> Residual:
+    return Residual(
+        subject=question.subject,
+        against=question.against,
+        sites=0,
+        steps=0,
+        ranks=0,
+        tokens=0,
+        elements=0,
+        scattered=question.scattered,
+        missing=[why],
+        bitwise_equal=None,
+        bitwise_required=question.bitwise,
+        worst_score=None,
+        replicas_equal=None,
+        first_divergence=None,
+    )
+
+
+def outputs(spec: RunSpec, results: dict[Role, Result]) -> list[OutputComparison]:
+    """The probe's tokens against the replicated arm's and against the reference's."""
+    probe = results.get(Role.PROBE)
+    if Check.OUTPUTS not in spec.checks or probe is None:
+        return []
+    found = []
+    for role in (Role.REPLICATED, Role.REFERENCE):
+        control = results.get(role)
+        if control is None:
+            continue
+        found.append(compare_outputs(probe["outputs"], control["outputs"], (Role.PROBE, role), spec.policy))
+    return found
+
+
+def assemble(
+    spec: RunSpec,
+    reports: list[ArmReport],
+    results: dict[Role, Result],
+    times: dict[Role, CompileTimes],
+    shared: dict[Role, Result],
+) -> Evidence:
+    """All evidence of a run. ``results`` and ``times`` hold the arms that came through, ``shared`` those run before."""
+    results = shared | results
+    probe = results.get(Role.PROBE)
+    witness = probe or results.get(Role.COLD) or next(iter(results.values()), None)
+    own = {report.role: Path(report.folder) for report in reports if report.role in results}
+    probe_folder = own.get(Role.PROBE) or (Path(spec.probe) if spec.probe else None)
+    compiled = next((results[role] for role in (Role.PROBE, Role.COLD) if role in results), None)
+    patches = {Patch(name): PatchState(state) for name, state in (witness or {}).get("patches", {}).items()}
+    return Evidence(
+        policy=spec.policy,
+        environment=Environment.model_validate(witness["environment"]) if witness else None,
+        patches=patches,
+        arms=reports,
+        compile=Compile(cold=times.get(Role.COLD), warm=times.get(Role.WARM)),
+        exercised=Exercised(sequence_parallelism=sequence_parallelism(compiled) if compiled else None),
+        fallback=Fallback(calls=None, slow_path_s=None, state=patches.get(Patch.FALLBACK_FAST_PATH)),
+        residual=residuals(spec, probe_folder) if Check.RESIDUAL in spec.checks else [],
+        outputs=outputs(spec, results),
+        guards=_guards(witness),
+    )
+
+
+def _guards(witness: Result | None) -> list[Guard]:
+    """A guard holds when it holds on every rank."""
+    if witness is None:
+        return []
+    by_rank = [[Guard.model_validate(guard) for guard in rank["guards"]] for rank in witness["ranks"]]
+    joined = []
+    for answers in zip(*by_rank, strict=True):
+        failing = [rank for rank, guard in enumerate(answers) if guard.held is not True]
+        joined.append(answers[failing[0]] if failing else answers[0])
+    return joined

@@ -1,0 +1,23 @@
+"""Changes of behaviour of the engine process: apply, revert, detect.
+
+Each patch brings the process into the state that is asked for and says what it found. Establishing the same state
+twice changes nothing more, and any state can follow any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workers.patches import fallback_fast_path, full_graph_sp
+from workers.protocol import Patch, PatchMode, PatchState
+
+_MODULES = {Patch.FULL_GRAPH_SP: full_graph_sp, Patch.FALLBACK_FAST_PATH: fallback_fast_path}
+
+
+def establish(asked: Mapping[str, str]) -> dict[Patch, PatchState]:
+    """Bring every patch named in ``asked`` (name → ``on``, ``off`` or ``native``) into its state.
+
+    Returns:
+        What each patch was found to be afterwards.
+    """
+    return {Patch(name): _MODULES[Patch(name)].establish(PatchMode(mode)) for name, mode in asked.items()}

@@ -1,0 +1,31 @@
+"""vLLM's post-grad pass manager with the sequence-parallel pass, which it imports only on CUDA and XPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm.compilation.passes import pass_manager
+from vllm.compilation.passes.fusion.sequence_parallelism import SequenceParallelismPass
+from vllm.compilation.passes.inductor_pass import InductorPass
+
+from workers.probes.passes import install
+
+if TYPE_CHECKING:
+    import torch.fx
+    from vllm.config import VllmConfig
+
+
+class NoFixFunctionalization(InductorPass):
+    """Takes the place of a pass that names CUDA-only operations. Inductor de-functionalises by itself."""
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        return
+
+
+class CpuPassManager(pass_manager.PostGradPassManager):
+    def configure(self, config: VllmConfig) -> None:
+        # The parent looks the pass up in its own module, where only CUDA and XPU have it.
+        pass_manager.SequenceParallelismPass = SequenceParallelismPass
+        super().configure(config)
+        self.fix_functionalization = NoFixFunctionalization()
+        install(self, config)

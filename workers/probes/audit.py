@@ -1,0 +1,154 @@
+"""Audit: requested → effective for each cell, from the configuration vLLM itself builds. No engine is started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workers.engine import models
+from workers.engine.settings import HARNESS, HARNESS_CPU, engine_config
+from workers.patches import establish
+from workers.probes import flatten, tracing
+from workers.probes.describe import environment, nested_config, settings_of
+from workers.protocol import AuditCell, AuditedCell, AuditReply, AuditRequest, Change, Problem, Settings, Shape
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+CHOICE_LEFT_OPEN = ("auto",)
+"""Values by which a user leaves the choice to the engine."""
+
+
+def audit(request: AuditRequest) -> AuditReply:
+    """Resolve every cell of ``request``. A cell the engine refuses has problems and no effective settings."""
+    classes = _config_classes()
+    cells = [_audit(cell, request.models_dir, classes) for cell in request.cells]
+    return AuditReply(environment=environment(), cells=cells)
+
+
+def _config_classes() -> list[type[Any]]:
+    """``EngineArgs``, ``VllmConfig`` and every configuration class below them."""
+    from vllm.config import VllmConfig
+    from vllm.engine.arg_utils import EngineArgs
+
+    found: list[type[Any]] = []
+    queue: list[type[Any]] = [EngineArgs, VllmConfig]
+    while queue:
+        owner = queue.pop()
+        if owner in found:
+            continue
+        found.append(owner)
+        nested = (nested_config(annotation) for _, annotation in settings_of(owner))
+        queue.extend(inner for inner in nested if inner is not None)
+    return found
+
+
+def _audit(cell: AuditCell, models_dir: str, classes: list[type[Any]]) -> AuditedCell:
+    patches = establish(cell.patches)
+    try:
+        with tracing.watch(classes) as trace:
+            config = engine_config(cell.engine, models_dir)
+        problems = _unfit(config)
+    except Exception as error:
+        return _refused(cell, [_explain(error, cell.engine)], patches)
+    if problems:
+        return _refused(cell, problems, patches)
+    fields = list(flatten.fields_of(config))
+    return AuditedCell(
+        id=cell.id,
+        problems=[],
+        effective=_effective(fields, cell.engine),
+        changes=_changes(fields, cell.engine, trace),
+        patches=patches,
+        shape=_shape(config),
+    )
+
+
+def _refused(cell: AuditCell, problems: list[Problem], patches: Any) -> AuditedCell:
+    return AuditedCell(id=cell.id, problems=problems, effective=None, changes=[], patches=patches, shape=None)
+
+
+def _explain(error: Exception, requested: Settings) -> Problem:
+    """The engine's refusal, pinned to the setting that its words name, if they name one."""
+    if isinstance(error, models.ModelError | OSError):
+        return Problem(key="model", message=str(error), hint=None)
+    locations = [".".join(str(part) for part in item["loc"]) for item in getattr(error, "errors", list)()]
+    text = "; ".join(str(item["msg"]) for item in getattr(error, "errors", list)()) or str(error)
+    haystack = " ".join([*locations, text])
+    named = [key for key, value in requested.items() if _is_named(key, value, haystack)]
+    spoken = [key for key in requested if key.rpartition(".")[2].replace("_", " ") in haystack]
+    keys = sorted(named or spoken, key=len, reverse=True)
+    prefix = f"{', '.join(locations)}: " if any(locations) else ""
+    return Problem(key=keys[0] if keys else None, message=f"vLLM refuses this: {prefix}{text}")
+
+
+def _is_named(key: str, value: Any, text: str) -> bool:
+    inner = value if isinstance(value, dict) else ()
+    return any(name in text for name in (key.rpartition(".")[2], *inner))
+
+
+def _unfit(config: VllmConfig) -> list[Problem]:
+    """Settings the engine takes without a word and that cannot work."""
+    epsilon = getattr(config.model_config.hf_text_config, "rms_norm_eps", None)
+    if epsilon is not None and epsilon <= 0:
+        message = f"the model's rms_norm_eps is {epsilon}: a norm would divide by zero"
+        return [Problem(key="model", message=message, hint="set it above 0; vLLM's SP pass knows 1e-5 and 1e-6")]
+    return []
+
+
+def _effective(fields: list[flatten.Field], requested: Settings) -> Settings:
+    effective = {field.key: flatten.plain(field.value) for field in fields}
+    return {key: _by_name(value, effective, requested) for key, value in effective.items()}
+
+
+def _by_name(value: Any, effective: Settings, requested: Settings) -> Any:
+    """A tiny model goes by its name: where it was built on this machine is no setting."""
+    name = str(requested.get("model", ""))
+    return name if name.startswith(models.SCHEME) and value == effective.get("model") else value
+
+
+def _changes(fields: list[flatten.Field], requested: Settings, trace: tracing.Trace) -> list[Change]:
+    changes = []
+    effective = _effective(fields, requested)
+    harness = HARNESS | HARNESS_CPU
+    for field in fields:
+        written = field.key in requested
+        asked = requested[field.key] if written else field.default
+        value = effective[field.key]
+        if flatten.agrees(asked, field.value) or asked == value or flatten.plain(asked) == value:
+            continue
+        place = trace.writes.get((id(field.owner), field.name))
+        reason = trace.reason(place, field.name)
+        if not written and field.key in harness:
+            reason = "set by Shardproof: two arms have to compute the same, from token ids"
+        if written and asked in CHOICE_LEFT_OPEN:
+            reason = reason or f"{asked!r} leaves the choice to the engine"
+        changes.append(
+            Change(
+                key=field.key,
+                requested=flatten.plain(asked) if written else None,
+                effective=value,
+                written=written and asked not in CHOICE_LEFT_OPEN,
+                reason=reason,
+                where=str(place) if place else None,
+            )
+        )
+    return changes
+
+
+def _shape(config: VllmConfig) -> Shape:
+    from vllm.config import CompilationMode
+
+    compilation = config.compilation_config
+    parallel = config.parallel_config
+    return Shape(
+        tensor_parallel_size=parallel.tensor_parallel_size,
+        pipeline_parallel_size=parallel.pipeline_parallel_size,
+        layers=config.model_config.get_total_num_hidden_layers(),
+        hidden_size=config.model_config.get_hidden_size(),
+        dtype=flatten.plain(config.model_config.dtype),
+        sequence_parallelism=bool(compilation.pass_config.enable_sp),
+        full_graph=bool(compilation.use_inductor_graph_partition or not compilation.splitting_ops),
+        compiled=compilation.mode == CompilationMode.VLLM_COMPILE,
+    )
+
+

@@ -1,0 +1,103 @@
+"""Which settings this engine environment knows, asked of vLLM itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import types
+import typing
+from importlib import metadata
+from typing import Any
+
+from workers.protocol import Catalogue, Diagnosis, Environment, KeyInfo, Patch, PatchMode
+
+MAX_DEPTH = 6
+
+
+def environment() -> Environment:
+    """Versions and device of this interpreter."""
+    import torch
+    import vllm
+
+    devices = torch.cuda.device_count()
+    return Environment(
+        vllm=vllm.__version__,
+        torch=torch.__version__,
+        ray=_version("ray"),
+        python=platform.python_version(),
+        device=torch.cuda.get_device_name(0) if devices else "cpu",
+        devices=devices,
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+def diagnose() -> Diagnosis:
+    """The patches as this version has them, and whether its guards hold."""
+    from workers.patches import establish
+    from workers.probes.guards import check_guards
+
+    patches = establish(dict.fromkeys(Patch, PatchMode.NATIVE))
+    return Diagnosis(environment=environment(), patches=patches, guards=check_guards())
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def describe() -> Catalogue:
+    """All keys a matrix may use: ``EngineArgs`` and, dotted, the fields of the configuration classes it holds."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    keys: dict[str, KeyInfo] = {}
+    _walk(EngineArgs, "", keys, 0)
+    return Catalogue(environment=environment(), keys=keys)
+
+
+def _walk(owner: type[Any], prefix: str, keys: dict[str, KeyInfo], depth: int) -> None:
+    for field, annotation in settings_of(owner):
+        nested = nested_config(annotation)
+        key = prefix + field.name
+        keys[key] = KeyInfo(type=_text(annotation), nested=nested is not None)
+        if nested is not None and depth < MAX_DEPTH:
+            _walk(nested, key + ".", keys, depth + 1)
+
+
+def settings_of(owner: type[Any]) -> list[tuple[dataclasses.Field[Any], Any]]:
+    """The fields of a configuration class that a user can set, each with its annotation.
+
+    An annotation that cannot be resolved here (its module is imported for type checkers alone) stays as written.
+    """
+    try:
+        hints = typing.get_type_hints(owner)
+    except (NameError, TypeError):
+        hints = {}
+    fields = (field for field in dataclasses.fields(owner) if field.init and not field.name.startswith("_"))
+    return [(field, hints.get(field.name, field.type)) for field in fields]
+
+
+def nested_config(annotation: Any) -> type[Any] | None:
+    """The configuration class behind ``annotation`` (also ``X | None``), if dotted keys can reach into it."""
+    for part in parts_of(annotation):
+        if isinstance(part, type) and dataclasses.is_dataclass(part) and part.__module__.startswith("vllm.config"):
+            return part
+    return None
+
+
+def parts_of(annotation: Any) -> tuple[Any, ...]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return tuple(part for member in typing.get_args(annotation) for part in parts_of(member))
+    if typing.get_origin(annotation) is typing.Annotated:
+        return parts_of(typing.get_args(annotation)[0])
+    return (annotation,)
+
+
+def _text(annotation: Any) -> str:
+    if isinstance(annotation, str):
+        return annotation
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "").replace("NoneType", "None")

@@ -1,0 +1,1 @@
+"""Residual comparison: un-shard, compare, score, localise. NumPy and torch only, no vLLM."""

@@ -1,0 +1,209 @@
+"""Compare the residual of one arm with that of another, at every step, site and rank.
+
+Where the sum over the ranks has one order only (two ranks), bit equality is owed. Elsewhere the error is scored
+against a modelled noise floor, see :func:`noise_floor`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from workers.protocol import Divergence, Residual, Role
+from workers.residual.patterns import name_pattern
+from workers.residual.taps import TapSet, site_name
+from workers.residual.unshard import Part, part
+
+LARGEST_SCORE = 1e30
+"""Stands for an infinite score, which JSON cannot carry."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is compared. ``scattered``: the subject holds the residual by tokens over its ranks (SP).
+
+    ``noise_factor``: a score up to this passes where bit equality is not owed.
+    """
+
+    subject: Role
+    against: Role
+    scattered: bool
+    bitwise: bool
+    sites: int
+    noise_factor: float
+
+
+@dataclass(frozen=True)
+class Spot:
+    step: int
+    site: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One tensor compared. ``wrong`` counts its differing rows; ``score`` is ``None`` where no number can be given."""
+
+    spot: Spot
+    elements: int
+    equal: bool
+    wrong: int
+    score: float | None
+    pattern: str
+
+
+def compare(subject: TapSet, control: TapSet, question: Question) -> Residual:
+    """Hold every recorded residual of ``subject`` against ``control``, whose rank 0 holds the whole of it.
+
+    Raises:
+        ValueError: when both are the same recording: nothing would be compared.
+    """
+    if subject.folder.resolve() == control.folder.resolve():
+        raise ValueError(f"{subject.folder} is held against itself: nothing would be compared")
+    missing = _missing(subject, control, question.sites)
+    findings = list(_findings(subject, control, question))
+    faults = [finding for finding in findings if _is_fault(finding, question)]
+    replicas = None if question.scattered else _replicas_equal(findings, subject)
+    return Residual(
+        subject=question.subject,
+        against=question.against,
+        sites=len({finding.spot.site for finding in findings}),
+        steps=len({finding.spot.step for finding in findings}),
+        ranks=len({finding.spot.rank for finding in findings}),
+        tokens=sum(subject.tokens),
+        elements=sum(finding.elements for finding in findings),
+        scattered=question.scattered,
+        missing=missing,
+        bitwise_equal=all(finding.equal for finding in findings) if findings else None,
+        bitwise_required=question.bitwise,
+        worst_score=_worst(findings),
+        replicas_equal=replicas,
+        first_divergence=_divergence(faults[0]) if faults else _replica_divergence(subject, question),
+    )
+
+
+def noise_floor(dtype: torch.dtype, site: int) -> float:
+    """Modelled relative error that rounding alone makes at ``site``: 4 · eps · √(site + 1).
+
+    A model, not a measurement: right sums in another order were seen to stay below it in float32.
+    """
+    return 4.0 * torch.finfo(dtype).eps * math.sqrt(site + 1)
+
+
+def _missing(subject: TapSet, control: TapSet, sites: int) -> list[str]:
+    """What should have been compared and cannot be."""
+    if not subject.tokens:
+        return ["no step was recorded"]
+    if subject.tokens != control.tokens:
+        return [f"the two arms ran different steps: {subject.tokens} and {control.tokens} tokens"]
+    gaps = []
+    for step in range(len(subject.tokens)):
+        for site in range(sites):
+            gaps += [
+                f"step {step}, site {site_name(site)}, rank {rank}"
+                for rank in range(len(subject.ranks))
+                if subject.at(rank, step, site) is None
+            ]
+            if control.at(0, step, site) is None:
+                gaps.append(f"step {step}, site {site_name(site)} of the arm compared with")
+    return gaps
+
+
+def _findings(subject: TapSet, control: TapSet, question: Question) -> Iterator[Finding]:
+    ranks = len(subject.ranks)
+    for step, tokens in enumerate(subject.tokens[: len(control.tokens)]):
+        for site in range(question.sites):
+            whole = control.at(0, step, site)
+            for rank in range(ranks):
+                found = subject.at(rank, step, site)
+                if found is None or whole is None:
+                    continue
+                expected_parts = [part(tokens, ranks, other, question.scattered) for other in range(ranks)]
+                yield _hold(Spot(step, site, rank), found, whole, expected_parts)
+
+
+def _hold(spot: Spot, found: torch.Tensor, whole: torch.Tensor, parts: list[Part]) -> Finding:
+    mine = parts[spot.rank]
+    expected = whole[mine.start : mine.stop]
+    if not _fits(found, mine) or len(expected) != mine.tokens:
+        return Finding(spot, 0, False, mine.tokens, None, f"wrong-size: {len(found)} rows where {mine.rows} belong")
+    got = found[: mine.tokens]
+    if torch.equal(got, expected):
+        return Finding(spot, got.numel(), True, 0, 0.0, "equal")
+    wrong = int((got != expected).any(dim=-1).sum())
+    slices = [whole[other.start : other.stop] for other in parts]
+    score = _score(got, expected, spot.site)
+    return Finding(spot, got.numel(), False, wrong, score, name_pattern(got, slices, spot.rank))
+
+
+def _fits(found: torch.Tensor, mine: Part) -> bool:
+    """A replicated tensor may carry padding rows; a part has exactly the rows that belong to it."""
+    return len(found) == mine.rows or (mine.start == 0 and mine.stop == mine.rows and len(found) > mine.rows)
+
+
+def _score(got: torch.Tensor, expected: torch.Tensor, site: int) -> float | None:
+    if not torch.isfinite(got).all() or not torch.isfinite(expected).all():
+        return None
+    scale = float(expected.abs().max())
+    error = float((got.double() - expected.double()).abs().max())
+    if scale == 0.0:
+        return 0.0 if error == 0.0 else LARGEST_SCORE
+    return min(error / scale / noise_floor(got.dtype, site), LARGEST_SCORE)
+
+
+def _is_fault(finding: Finding, question: Question) -> bool:
+    if finding.equal:
+        return False
+    return question.bitwise or finding.score is None or finding.score > question.noise_factor
+
+
+def _worst(findings: list[Finding]) -> float | None:
+    scores = [LARGEST_SCORE if finding.score is None else finding.score for finding in findings]
+    return max(scores, default=None)
+
+
+def _divergence(finding: Finding) -> Divergence:
+    spot = finding.spot
+    return Divergence(
+        site=site_name(spot.site),
+        rank=spot.rank,
+        step=spot.step,
+        pattern=finding.pattern,
+        tokens=finding.wrong,
+        score=finding.score,
+    )
+
+
+def _replicas(subject: TapSet, sites: int) -> Iterator[tuple[Spot, int]]:
+    """Where a rank's copy is not rank 0's, with the number of rows that differ."""
+    for step, tokens in enumerate(subject.tokens):
+        for site in range(sites):
+            first = subject.at(0, step, site)
+            for rank in range(1, len(subject.ranks)):
+                other = subject.at(rank, step, site)
+                if first is None or other is None:
+                    continue
+                if first[:tokens].shape != other[:tokens].shape:
+                    yield Spot(step, site, rank), tokens
+                elif not torch.equal(first[:tokens], other[:tokens]):
+                    yield Spot(step, site, rank), int((first[:tokens] != other[:tokens]).any(dim=-1).sum())
+
+
+def _replicas_equal(findings: list[Finding], subject: TapSet) -> bool | None:
+    if not findings or len(subject.ranks) < 2:
+        return None
+    sites = max(finding.spot.site for finding in findings) + 1
+    return next(_replicas(subject, sites), None) is None
+
+
+def _replica_divergence(subject: TapSet, question: Question) -> Divergence | None:
+    if question.scattered:
+        return None
+    for spot, rows in _replicas(subject, question.sites):
+        return Divergence(
+            site=site_name(spot.site), rank=spot.rank, step=spot.step, pattern="replicas-differ", tokens=rows, score=None
+        )
+    return None
