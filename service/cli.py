@@ -33,7 +33,7 @@ from service.store import Store, StoreError, open_store, repositories
 from service.store.records import UnknownRecord
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
 MatrixFile = Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file, YAML or JSON.")]

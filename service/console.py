@@ -73,7 +73,9 @@ def _progress(sweep: SweepRecord, cells: list[CellRecord], phases: list[LivePhas
     for cell in cells:
         sign, style = _SIGNS[cell.ok]
         doing = "; ".join(_doing(phase, now) for phase in phases if phase.cell_id == cell.id)
-        table.add_row(Text(sign, style), Text(cell.name), str(cell.verdict or cell.state), "" if cell.verdict else doing)
+        table.add_row(
+            Text(sign, style), Text(cell.name), str(cell.verdict or cell.state), "" if cell.verdict else doing
+        )
     return table
 
 

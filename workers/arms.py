@@ -187,9 +187,9 @@ class Arm:
         """A rank's own error comes before what the main process says of it; a rank that just went comes before both."""
         errors = [event for event in self.events if event["kind"] == "error"]
         of_ranks = [event for event in errors if event.get("rank") is not None]
-        if of_ranks or self._first_gone is None:
-            return (of_ranks or errors or [None])[0]
-        return None
+        if of_ranks:
+            return of_ranks[0]
+        return errors[0] if errors and self._first_gone is None else None
 
     def _stuck_rank(self) -> int | None:
         """The rank that is longest in a phase it has not ended; ``None`` (the main process) when none is in any."""

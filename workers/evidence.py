@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from workers.outputs import compare_outputs
-from workers.probes.timeline import rank_times
+from workers.probes.timeline import RawEvent, rank_times
 from workers.protocol import (
     ArmReport,
     Artifacts,
@@ -26,6 +27,7 @@ from workers.protocol import (
     Role,
     RunSpec,
     SequenceParallelism,
+    Shape,
 )
 from workers.residual.compare import Question, compare
 from workers.residual.taps import NoTaps, load, site_count
@@ -34,7 +36,9 @@ Result = dict[str, Any]
 """``result.json`` of an arm, see ``workers.engine.arm``."""
 
 
-def compile_times(report: ArmReport, result: Result, events: list[dict[str, Any]], begin: float, end: float) -> CompileTimes:
+def compile_times(
+    report: ArmReport, result: Result, events: Sequence[RawEvent], begin: float, end: float
+) -> CompileTimes:
     """The time line of every rank, and vLLM's counters as proof of cold or warm."""
     timers = {rank["rank"]: rank["compile_seconds"] for rank in result["ranks"]}
     ranks = [_artifacts(rank) for rank in result["ranks"]]
@@ -57,13 +61,13 @@ def _artifacts(rank: dict[str, Any]) -> RankArtifacts:
     )
 
 
-def sequence_parallelism(result: Result) -> SequenceParallelism | None:
+def sequence_parallelism(result: Result, shape: Shape) -> SequenceParallelism | None:
     """What the pass should have rewritten and what it did, summed over the graphs of each rank.
 
-    ``None`` when nothing was compiled here (a warm start loads what the pass had rewritten before).
+    ``None`` when SP is off, or nothing was compiled here (a warm start loads what the pass had rewritten before).
     """
     censuses = [rank["census"] for rank in result["ranks"]]
-    if not any(censuses):
+    if not any(censuses) or not shape.sequence_parallelism:
         return None
     wanted = [sum(g["all_reduce_before"] for g in graphs if g["applicable"]) for graphs in censuses]
     done = [
@@ -159,7 +163,7 @@ def assemble(
         patches=patches,
         arms=reports,
         compile=Compile(cold=times.get(Role.COLD), warm=times.get(Role.WARM)),
-        exercised=Exercised(sequence_parallelism=sequence_parallelism(compiled) if compiled else None),
+        exercised=Exercised(sequence_parallelism=sequence_parallelism(compiled, spec.shape) if compiled else None),
         fallback=Fallback(calls=None, slow_path_s=None, state=patches.get(Patch.FALLBACK_FAST_PATH)),
         residual=residuals(spec, probe_folder) if Check.RESIDUAL in spec.checks else [],
         outputs=outputs(spec, results),

@@ -39,7 +39,7 @@ class PatchMode(StrEnum):
 
 
 class PatchState(StrEnum):
-    """What was found after the request was carried out. ``absent``: left as found, and this version has no such thing."""
+    """What was found once the request was carried out. ``absent``: left as found, and this version has no such thing."""
 
     NATIVE = "native"
     APPLIED = "applied"
@@ -267,7 +267,7 @@ class Event(Message):
     data: dict[str, Any] = {}
 
 
-# --- evidence ----------------------------------------------------------------------------------------------------------
+# --- evidence ----------------------------------------------------------------------------------------------------
 
 
 class Phase(Message):
@@ -313,7 +313,7 @@ class Compile(Message):
 
 
 class SequenceParallelism(Message):
-    """``expected``: all-reduces in the graph before the pass, each of which it should rewrite. ``matched``: those it did.
+    """``expected``: all-reduces before the pass, each of which it should rewrite. ``matched``: those it did.
 
     Both are per rank; ``matched`` is the smallest over the ranks, ``per_rank`` shows each.
     """
@@ -351,9 +351,9 @@ class Divergence(Message):
 class Residual(Message):
     """What the comparison of ``subject``'s residual with ``against``'s saw.
 
-    ``sites``, ``steps``, ``ranks`` and ``tokens`` (over all steps) count what was compared, ``elements`` how many numbers;
-    ``missing`` lists what should have been compared and was not. ``scattered``: the subject's ranks hold parts of the
-    residual (SP); otherwise each holds the whole, and ``replicas_equal`` says whether they agree.
+    ``sites``, ``steps``, ``ranks`` and ``tokens`` (over all steps) count what was compared, ``elements`` how many
+    numbers; ``missing`` lists what should have been compared and was not. ``scattered``: the subject's ranks hold parts
+    of the residual (SP); otherwise each holds the whole, and ``replicas_equal`` says whether they agree.
     """
 
     subject: Role

@@ -60,7 +60,12 @@ def slots(ranks: int, devices: int) -> Slots:
     """What ``ranks`` ranks occupy on a cluster whose engine environment sees ``devices`` GPUs."""
     if devices:
         return Slots(cpus=1, gpus=ranks)
-    return Slots(cpus=min(ranks, int(ray.cluster_resources().get("CPU", 1))), gpus=0)
+    return Slots(cpus=min(ranks, _cluster_cpus()), gpus=0)
+
+
+def _cluster_cpus() -> int:
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return int(resources.get("CPU", 1))
 
 
 def execute(spec: RunSpec, needed: Slots, settings: Settings) -> Iterator[dict[str, Any]]:
@@ -70,7 +75,7 @@ def execute(spec: RunSpec, needed: Slots, settings: Settings) -> Iterator[dict[s
         RunLost: when the actor dies.
     """
     group = placement_group([needed.bundle], strategy="STRICT_PACK")
-    actor = None
+    actor: Any = None
     try:
         ray.get(group.ready())
         actor = (

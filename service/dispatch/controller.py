@@ -59,9 +59,7 @@ class Controller:
 
     def _accept(self, sweep_id: str, planned: Plan) -> None:
         matrix = planned.matrix
-        sweep = NewSweep(
-            sweep_id, matrix.name, datetime.now(UTC), self._owner, matrix.source, asdict(matrix.timeouts)
-        )
+        sweep = NewSweep(sweep_id, matrix.name, datetime.now(UTC), self._owner, matrix.source, asdict(matrix.timeouts))
         with self._store.transaction() as session:
             repositories.create_sweep(session, sweep, matrix.cells)
             repositories.set_sweep_environment(session, sweep_id, planned.environment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from service.dispatch import questions
@@ -85,7 +85,8 @@ def _refuse(
         for problem in answer.problems:
             path = _written_at(document, cell, problem.key)
             problems.add("engine-refuses", f"cell {cell.name}: {problem.message}", path, problem.hint)
-        _check_ranks(cell, answer, environment, settings, lambda key, cell=cell: _written_at(document, cell, key), problems)
+        path = _written_at(document, cell, "tensor_parallel_size")
+        _check_ranks(cell, answer, environment, settings, path, problems)
     problems.raise_if_any()
 
 
@@ -94,7 +95,7 @@ def _check_ranks(
     answer: AuditedCell,
     environment: Environment,
     settings: Settings,
-    place: Callable[[str], Path],
+    path: Path,
     problems: Problems,
 ) -> None:
     if answer.shape is None:
@@ -106,7 +107,7 @@ def _check_ranks(
         have = f"there are {most} GPUs" if on_gpus else f"at most {most} ranks may share the cores of a machine"
         hint = "Ask for fewer ranks" if on_gpus else "Ask for fewer ranks, or raise SHARDPROOF_MAX_RANKS_PER_MACHINE"
         message = f"cell {cell.name} needs {ranks} ranks (tensor × pipeline parallel) and {have}"
-        problems.add("too-many-ranks", message, place("tensor_parallel_size"), hint)
+        problems.add("too-many-ranks", message, path, hint)
 
 
 def _written_at(document: Document, cell: Cell, key: str | None) -> Path:

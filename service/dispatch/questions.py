@@ -56,9 +56,7 @@ def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
     for cell in cells:
         groups.setdefault(digest(cell.env), []).append(cell)
     replies = [_audit(settings, group) for group in groups.values()]
-    return AuditReply(
-        environment=replies[0].environment, cells=[answer for reply in replies for answer in reply.cells]
-    )
+    return AuditReply(environment=replies[0].environment, cells=[answer for reply in replies for answer in reply.cells])
 
 
 def _audit(settings: Settings, cells: list[Cell]) -> AuditReply:
@@ -102,5 +100,7 @@ def _run(settings: Settings, arguments: list[str], env: dict[str, str] | None = 
         raise EngineEnvironmentError(f"{settings.python} gave no answer within {TIMEOUT_S:g} s") from error
     if done.returncode:
         last = "\n".join(done.stdout.splitlines()[-arms.LOG_TAIL_LINES :])
-        raise EngineEnvironmentError(f"{settings.python} {arguments[1]} failed (exit status {done.returncode}):\n{last}")
+        raise EngineEnvironmentError(
+            f"{settings.python} {arguments[1]} failed (exit status {done.returncode}):\n{last}"
+        )
     return done.stdout

@@ -112,9 +112,7 @@ class SweepDriver:
 
     def _lost_of(self, wanted: RunNeeds) -> tuple[Reason, ...]:
         needed = [(need, self._place.shared_key(need)) for need in wanted.shared]
-        return tuple(
-            shared_arm(self._lost[key], own=need is wanted.probe) for need, key in needed if key in self._lost
-        )
+        return tuple(shared_arm(self._lost[key], own=need is wanted.probe) for need, key in needed if key in self._lost)
 
     # --- cells -------------------------------------------------------------------------------------------------------
 

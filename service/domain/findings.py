@@ -222,8 +222,8 @@ def patches(case: Case) -> Iterator[Reason]:
         if state is PatchState.TARGET_MISSING:
             yield Reason(
                 Verdict.INVALID_MEASUREMENT,
-                f"patch-target-missing: {patch} could not be brought to {case.patches.get(patch, PatchMode.ON)} in this "
-                "version; the engine's log names what is gone",
+                f"patch-target-missing: {patch} could not be brought to {case.patches.get(patch, PatchMode.ON)} in "
+                "this version; the engine's log names what is gone",
             )
         elif state is PatchState.ABSENT:
             yield Reason(None, f"this version has no {patch} of its own and none was asked for")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.domain.nearest import nearest
@@ -50,5 +50,6 @@ DOTTED = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3
 
 @settings(deadline=None, max_examples=200)
 @given(DOTTED, st.lists(DOTTED, min_size=1, max_size=8))
+@example("cb.ca", ["cc", "a", "c"])
 def test_short_cuts_do_not_change_the_answer(word: str, known: list[str]) -> None:
     assert nearest(word, known) == max(known, key=lambda candidate: likeness(word, candidate))

@@ -66,6 +66,6 @@ def _collect(engine: LLMEngine, spec: ArmSpec) -> dict[str, Any]:
 
     return {
         "environment": environment().model_dump(),
-        "patches": {name: state for name, state in establish(spec.patches).items()},
+        "patches": dict(establish(spec.patches)),
         "ranks": engine.collective_rpc("shardproof_counters"),
     }

@@ -29,7 +29,7 @@ class ProbeExtension:
         return len(RECORDER.steps)
 
     def shardproof_counters(self) -> dict[str, Any]:
-        """vLLM's compilation counters, PyTorch's compile timers, the graph census, the guards and peak memory of this rank."""
+        """vLLM's counters, PyTorch's compile timers, the graph census, the guards and the peak memory of this rank."""
         from vllm.compilation.counter import compilation_counter
 
         from workers.probes.guards import check_guards

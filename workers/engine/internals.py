@@ -55,5 +55,3 @@ def compile_seconds() -> dict[str, float]:
     """Seconds by PyTorch's own compile timers (``dynamo_timed``), summed over their calls in this process."""
     metrics = resolve("torch._dynamo.utils:compilation_time_metrics", "split the compile time into phases")
     return {name: float(sum(times)) for name, times in metrics.items()}
-
-

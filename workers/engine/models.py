@@ -122,7 +122,8 @@ def build(tiny: TinyModel, folder: Path) -> None:
         eos_token_id=1,
     )
     torch.manual_seed(tiny.seed)
-    model = LlamaForCausalLM(config).to(getattr(torch, tiny.dtype))
+    model: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+    model = model.to(getattr(torch, tiny.dtype))
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
     model.save_pretrained(scratch)

@@ -14,6 +14,7 @@ def register() -> None:
     if asked:
         from workers.patches import establish
         from workers.processes import die_with_parent
+        from workers.protocol import Patch, PatchMode
 
         die_with_parent()
-        establish(json.loads(asked))
+        establish({Patch(name): PatchMode(mode) for name, mode in json.loads(asked).items()})

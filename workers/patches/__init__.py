@@ -14,10 +14,10 @@ from workers.protocol import Patch, PatchMode, PatchState
 _MODULES = {Patch.FULL_GRAPH_SP: full_graph_sp, Patch.FALLBACK_FAST_PATH: fallback_fast_path}
 
 
-def establish(asked: Mapping[str, str]) -> dict[Patch, PatchState]:
-    """Bring every patch named in ``asked`` (name → ``on``, ``off`` or ``native``) into its state.
+def establish(asked: Mapping[Patch, PatchMode]) -> dict[Patch, PatchState]:
+    """Bring every patch named in ``asked`` into its state.
 
     Returns:
         What each patch was found to be afterwards.
     """
-    return {Patch(name): _MODULES[Patch(name)].establish(PatchMode(mode)) for name, mode in asked.items()}
+    return {patch: _MODULES[patch].establish(mode) for patch, mode in asked.items()}

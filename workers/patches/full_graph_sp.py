@@ -150,7 +150,9 @@ def _helper_applied(original: Callable[..., bool]) -> Callable[..., bool]:
     def is_residual_scattered_for_sp(vllm_config: Any, num_input_tokens: int) -> bool:
         parallel = vllm_config.parallel_config.tensor_parallel_size > 1
         if vllm_config.compilation_config.pass_config.enable_sp and parallel:
-            assert _is_full_graph(vllm_config.compilation_config), "Sequence parallelism requires full-graph compilation"
+            assert _is_full_graph(vllm_config.compilation_config), (
+                "Sequence parallelism requires full-graph compilation"
+            )
         return original(vllm_config, num_input_tokens)
 
     return is_residual_scattered_for_sp

@@ -13,4 +13,5 @@ class OutOfPlaceCpuCommunicator(CpuCommunicator):
         ``torch.ops.vllm.all_reduce`` is declared functional, so compiled code may read its input afterwards. The stock
         communicator reduces in place and returns its input: that code then reads overwritten values.
         """
-        return super().all_reduce(input_.clone())
+        reduced: torch.Tensor = super().all_reduce(input_.clone())  # type: ignore[no-untyped-call]
+        return reduced

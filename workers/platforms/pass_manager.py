@@ -25,7 +25,7 @@ class NoFixFunctionalization(InductorPass):
 class CpuPassManager(pass_manager.PostGradPassManager):
     def configure(self, config: VllmConfig) -> None:
         # The parent looks the pass up in its own module, where only CUDA and XPU have it.
-        pass_manager.SequenceParallelismPass = SequenceParallelismPass
+        pass_manager.SequenceParallelismPass = SequenceParallelismPass  # type: ignore[attr-defined]
         super().configure(config)
-        self.fix_functionalization = NoFixFunctionalization()
+        self.fix_functionalization = NoFixFunctionalization()  # type: ignore[assignment]
         install(self, config)

@@ -150,5 +150,3 @@ def _shape(config: VllmConfig) -> Shape:
         full_graph=bool(compilation.use_inductor_graph_partition or not compilation.splitting_ops),
         compiled=compilation.mode == CompilationMode.VLLM_COMPILE,
     )
-
-

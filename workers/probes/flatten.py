@@ -13,6 +13,7 @@ from workers.probes.describe import nested_config, settings_of
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
+
 @dataclasses.dataclass(frozen=True)
 class Field:
     """One setting: the object that holds it, its attribute there, its default (``None`` if it has none)."""
@@ -70,14 +71,14 @@ def _has_field(part: Any, name: str) -> bool:
 def _default(field: dataclasses.Field[Any]) -> Any:
     default: Any = field.default
     if default is dataclasses.MISSING:
-        factory = field.default_factory
-        default = factory() if factory is not dataclasses.MISSING else None
+        factory: Any = field.default_factory
+        default = None if factory is dataclasses.MISSING else factory()
     # Pydantic hides a default that it fills in itself behind a description of the field.
     return default.default if type(default).__name__ == "FieldInfo" else default
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON: enumerations by name, dtypes and paths as text, what has no lasting text as its class's name."""
+    """``value`` as JSON: enumerations by name, dtypes and paths as text, anything else as the name of its class."""
     import torch
 
     if isinstance(value, enum.Enum):

@@ -59,9 +59,7 @@ class CountBefore(InductorPass):
         if self.sp_pass is not None:
             # The pass leaves its last count standing when it does not run.
             self.sp_pass.matched_count = 0
-        _census.append(
-            GraphCensus((compile_range.start, compile_range.end), applicable, count(graph, "all_reduce"))
-        )
+        _census.append(GraphCensus((compile_range.start, compile_range.end), applicable, count(graph, "all_reduce")))
 
 
 class CountAfter(InductorPass):

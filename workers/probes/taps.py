@@ -22,6 +22,7 @@ from workers.probes.recorder import RECORDER
 if TYPE_CHECKING:
     import torch.fx
 
+
 def wanted() -> bool:
     return os.environ.get(environment.TAPS) == "1"
 
@@ -54,7 +55,7 @@ def residual_sites(graph: torch.fx.Graph, hidden_size: int) -> list[tuple[torch.
 def _is_hidden(node: torch.fx.Node, hidden_size: int) -> bool:
     """Norms of queries and keys work on heads; only the first norm of the model sees tokens × hidden."""
     value = node.meta["val"]
-    return value.dim() == 2 and value.shape[-1] == hidden_size
+    return bool(value.dim() == 2 and value.shape[-1] == hidden_size)
 
 
 def _output(graph: torch.fx.Graph, node: torch.fx.Node, index: int) -> torch.fx.Node:
@@ -83,4 +84,9 @@ class TapPass(InductorPass):
             value = carrier.meta["val"]
             with value.fake_mode:
                 node.meta["val"] = torch.empty_like(value)
-            carrier.replace_all_uses_with(node, delete_user_cb=lambda user, tapped=node: user is not tapped)
+            _take_the_place_of(carrier, node)
+
+
+def _take_the_place_of(carrier: torch.fx.Node, tap_node: torch.fx.Node) -> None:
+    """Whoever read ``carrier`` reads the tap's copy, but for the tap itself."""
+    carrier.replace_all_uses_with(tap_node, delete_user_cb=lambda user: user is not tap_node)

@@ -7,7 +7,7 @@ so they and the unexplained rest add up to the wall time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class Segment:
 
 
 def rank_times(
-    events: list[RawEvent], begin: float, end: float, compile_seconds: Mapping[int, Mapping[str, float]]
+    events: Sequence[RawEvent], begin: float, end: float, compile_seconds: Mapping[int, Mapping[str, float]]
 ) -> list[RankTimes]:
     """One line per rank that reported itself.
 
@@ -48,13 +48,15 @@ def rank_times(
     """
     main = list(_segments(events, None))
     births = {event["rank"]: event for event in events if event["kind"] == "rank"}
-    return [_line(rank, births[rank], events, main, begin, end, compile_seconds.get(rank, {})) for rank in sorted(births)]
+    return [
+        _line(rank, births[rank], events, main, begin, end, compile_seconds.get(rank, {})) for rank in sorted(births)
+    ]
 
 
 def _line(
     rank: int,
     birth: RawEvent,
-    events: list[RawEvent],
+    events: Sequence[RawEvent],
     main: list[Segment],
     begin: float,
     end: float,
@@ -83,7 +85,7 @@ def _segments(events: Iterable[RawEvent], rank: int | None) -> Iterable[Segment]
             yield Segment(event["name"], begun.pop(event["name"]), event["t"])
 
 
-def _frame(events: list[RawEvent], begin: float, end: float) -> list[Segment]:
+def _frame(events: Sequence[RawEvent], begin: float, end: float) -> list[Segment]:
     """Before the first word of the main process, and after its last."""
     if not events:
         return []
@@ -91,7 +93,7 @@ def _frame(events: list[RawEvent], begin: float, end: float) -> list[Segment]:
     return [Segment("launch", begin, min(times)), Segment("exit", max(times), end)]
 
 
-def _birth(birth: RawEvent, events: list[RawEvent], main: list[Segment]) -> list[Segment]:
+def _birth(birth: RawEvent, events: Sequence[RawEvent], main: list[Segment]) -> list[Segment]:
     """From the main process's decision to start ranks to the rank's first word."""
     start = next((event for event in events if event["kind"] == "phase-begin" and event["name"] == "start"), None)
     if start is None or birth["pid"] == start["pid"]:

@@ -86,7 +86,7 @@ def watch(classes: list[type[Any]]) -> Iterator[Trace]:
     logger.addHandler(collector)
     originals = [(owner, owner.__dict__.get("__setattr__")) for owner in classes]
     for owner in classes:
-        owner.__setattr__ = _tracing(owner.__setattr__, trace)  # type: ignore[method-assign,assignment]
+        owner.__setattr__ = _tracing(owner.__setattr__, trace)
     try:
         yield trace
     finally:
@@ -94,7 +94,7 @@ def watch(classes: list[type[Any]]) -> Iterator[Trace]:
             if original is None:
                 del owner.__setattr__
             else:
-                owner.__setattr__ = original  # type: ignore[method-assign]
+                owner.__setattr__ = original
         logger.removeHandler(collector)
 
 

@@ -204,6 +204,11 @@ def _replica_divergence(subject: TapSet, question: Question) -> Divergence | Non
         return None
     for spot, rows in _replicas(subject, question.sites):
         return Divergence(
-            site=site_name(spot.site), rank=spot.rank, step=spot.step, pattern="replicas-differ", tokens=rows, score=None
+            site=site_name(spot.site),
+            rank=spot.rank,
+            step=spot.step,
+            pattern="replicas-differ",
+            tokens=rows,
+            score=None,
         )
     return None

@@ -16,7 +16,7 @@ class NoTaps(ValueError):
 
 @dataclass(frozen=True)
 class TapSet:
-    """``ranks[r]["<step>/<site>"]`` is what rank ``r`` saw: rows × hidden. ``tokens[n]``: rows scheduled in step ``n``."""
+    """``ranks[r]["<step>/<site>"]``: what rank ``r`` saw, rows × hidden. ``tokens[n]``: rows of step ``n``."""
 
     folder: Path
     tokens: list[int]

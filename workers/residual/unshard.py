@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """``rows``: how many rows the rank's tensor has. Its first ``stop - start`` are tokens ``start … stop``; the rest pad."""
+    """``rows``: how many rows the rank has. The first are the tokens from ``start`` to ``stop``; the rest pad."""
 
     rows: int
     start: int
