@@ -6,7 +6,6 @@ JSON; a number that JSON does not have (a residual score that is not finite) is 
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -144,28 +143,17 @@ def _times(times: CompileTimes | None) -> Json | None:
 def _residual(comparisons: Sequence[Residual]) -> Json | None:
     if not comparisons:
         return None
-    worst = max(comparisons, key=_badness).model_dump(mode="json")
+    shown = min(comparisons, key=_telling)
     keys = ("subject", "against", "sites", "ranks", "bitwise_equal", "worst_score", "first_divergence")
     return {
-        **{key: worst[key] for key in keys},
+        **{key: value for key, value in shown.model_dump(mode="json").items() if key in keys},
         "comparisons": [comparison.model_dump(mode="json") for comparison in comparisons],
     }
 
 
-def _badness(residual: Residual) -> tuple[bool, bool, bool, bool, float]:
-    return (
-        residual.first_divergence is not None,
-        residual.replicas_equal is False,
-        residual.bitwise_required and residual.bitwise_equal is False,
-        bool(residual.missing),
-        _score(residual.worst_score),
-    )
-
-
-def _score(score: float | None) -> float:
-    if score is None:
-        return -1.0
-    return math.inf if math.isnan(score) else score
+def _telling(item: Residual) -> tuple[bool, bool, bool]:
+    """The cell's own engine comes first, then what is wrong, then the replicated arm: there bit equality is owed."""
+    return item.subject is not Role.PROBE, item.first_divergence is None, item.against is not Role.REPLICATED
 
 
 def _outputs(comparisons: Sequence[OutputComparison]) -> Json | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
@@ -12,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,18 @@ RawEvent = dict[str, Any]
 LOG_TAIL_LINES = 40
 KNOWN_MODELS = "modelinfos"
 """Folder in vLLM's cache root with what it knows of model classes."""
+
+
+_PIPE, _SUPERVISOR, _PROCESS = "pipe", "supervisor", "process"
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """Something is wrong with ``rank`` (``None``: the main process). ``message``: its own word, if it said one."""
+
+    rank: int | None
+    phase: str | None
+    message: str | None
 
 
 class Arm:
@@ -38,7 +50,9 @@ class Arm:
         self.begin = self.end = 0.0
         self._ranks = ranks
         self._python = python
-        self._first_gone: int | None = None
+        self._watched: dict[int, int] = {}
+        self._rank_of: dict[int, int | None] = {}
+        self._first: _Sign | None = None
         self._timed_out = False
         self._status: int | None = None
         self._buffer = b""
@@ -89,35 +103,38 @@ class Arm:
 
     def follow(self) -> Iterator[RawEvent]:
         """The events of all processes of the arm as they come, until its tree is gone."""
-        deadline: float | None = self.begin + self.spec.timeout_s
-        watched: dict[int, int] = {}
         with selectors.DefaultSelector() as selector:
-            selector.register(self._pipe, selectors.EVENT_READ, "pipe")
+            selector.register(self._pipe, selectors.EVENT_READ, _PIPE)
             supervisor = os.pidfd_open(self._process.pid)
-            selector.register(supervisor, selectors.EVENT_READ, "supervisor")
+            selector.register(supervisor, selectors.EVENT_READ, _SUPERVISOR)
             try:
                 ended = False
                 while not ended:
-                    ready = selector.select(None if deadline is None else max(deadline - time.monotonic(), 0.0))
-                    if not ready:
-                        self._timed_out, deadline = True, None
+                    ready = [key for key, _ in selector.select(self._time_left())]
+                    if self._time_left() == 0.0:
+                        self._timed_out = True
                         self._cut()
-                    for key, _ in sorted(ready, key=lambda item: item[0].data != "pipe"):
-                        if key.data == "pipe":
-                            for event in self._read(selector):
-                                self._watch(event, selector, watched)
-                                yield event
-                        elif key.data == "supervisor":
-                            ended = True
-                        else:
-                            self._note_gone(key.data)
-                            selector.unregister(key.fd)
-                yield from self._read(selector)
+                    fresh = self._read(selector) if any(key.data == _PIPE for key in ready) else []
+                    gone = [key.fd for key in ready if key.data == _PROCESS]
+                    self._note(fresh, [self._watched[descriptor] for descriptor in gone])
+                    for descriptor in gone:
+                        selector.unregister(descriptor)
+                    for event in fresh:
+                        self._watch(event, selector)
+                        yield event
+                    ended = any(key.data == _SUPERVISOR for key in ready)
+                last = self._read(selector)
+                self._note(last, [])
+                yield from last
             finally:
-                for descriptor in (supervisor, *watched):
+                for descriptor in (supervisor, *self._watched):
                     os.close(descriptor)
         self._status = self._process.wait()
         self.end = time.monotonic()
+
+    def _time_left(self) -> float | None:
+        """Seconds until the arm is killed; ``None`` when it has been."""
+        return None if self._timed_out else max(self.begin + self.spec.timeout_s - time.monotonic(), 0.0)
 
     def _read(self, selector: selectors.BaseSelector) -> list[RawEvent]:
         try:
@@ -135,17 +152,39 @@ class Arm:
         self.events += fresh
         return fresh
 
-    def _watch(self, event: RawEvent, selector: selectors.BaseSelector, watched: dict[int, int]) -> None:
-        if event["kind"] != "rank":
+    def _watch(self, event: RawEvent, selector: selectors.BaseSelector) -> None:
+        """See when the process that sent ``event`` goes. One that is both main process and rank goes by its rank."""
+        pid, rank = event["pid"], event.get("rank")
+        known = pid in self._rank_of
+        if rank is not None or not known:
+            self._rank_of[pid] = rank
+        if known:
             return
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(event["pid"])
-            watched[descriptor] = event["rank"]
-            selector.register(descriptor, selectors.EVENT_READ, event["rank"])
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._note([], [pid])
+            return
+        self._watched[descriptor] = pid
+        selector.register(descriptor, selectors.EVENT_READ, _PROCESS)
 
-    def _note_gone(self, rank: int) -> None:
-        if self._first_gone is None:
-            self._first_gone = rank
+    def _note(self, fresh: list[RawEvent], gone: list[int]) -> None:
+        """Remember the first sign of trouble.
+
+        Of what is seen at once, a rank that went without a word comes before what others say of it. When the main
+        process went too, it was first: the kernel takes its ranks along.
+        """
+        if self._first is not None:
+            return
+        errors = [event for event in fresh if event["kind"] == "error"]
+        spoke = {event["pid"] for event in errors}
+        main_gone = any(self._rank_of[pid] is None for pid in gone)
+        silent = [] if main_gone else [pid for pid in gone if pid not in spoke]
+        if errors and not silent:
+            self._first = _Sign(errors[0].get("rank"), errors[0].get("name"), errors[0].get("message"))
+        elif gone:
+            rank = None if main_gone else self._rank_of[silent[0]]
+            self._first = _Sign(rank, self._phase_of(rank), None)
 
     # --- how it ended -------------------------------------------------------------------------------------------
 
@@ -173,23 +212,17 @@ class Arm:
         )
 
     def _failure(self) -> Failure:
-        error = self._first_error()
-        rank = self._stuck_rank() if self._timed_out else error["rank"] if error else self._first_gone
-        spoke = error is not None and error["rank"] == rank
+        first = self._first or _Sign(None, self._phase_of(None), None)
+        if self._timed_out:
+            stuck = self._stuck_rank()
+            if first.message is None or first.rank != stuck:
+                first = _Sign(stuck, self._phase_of(stuck), None)
         return Failure(
-            phase=error["name"] if error and spoke else self._open_phase(rank) or self._last_phase(rank),
-            rank=rank,
-            message=str(error.get("message", "")) if error and spoke else self._message(rank),
+            phase=first.phase,
+            rank=first.rank,
+            message=first.message or self._message(first.rank),
             log_tail=tail(self.folder / "engine.log"),
         )
-
-    def _first_error(self) -> RawEvent | None:
-        """A rank's own error comes before what the main process says of it; a rank that just went comes before both."""
-        errors = [event for event in self.events if event["kind"] == "error"]
-        of_ranks = [event for event in errors if event.get("rank") is not None]
-        if of_ranks:
-            return of_ranks[0]
-        return errors[0] if errors and self._first_gone is None else None
 
     def _stuck_rank(self) -> int | None:
         """The rank that is longest in a phase it has not ended; ``None`` (the main process) when none is in any."""
@@ -216,9 +249,10 @@ class Arm:
                 begun.pop(event["name"], None)
         return list(begun.values())
 
-    def _open_phase(self, rank: int | None) -> str | None:
-        begun = self._open_phases(rank)
-        return begun[-1]["name"] if begun else None
+    def _phase_of(self, rank: int | None) -> str | None:
+        """What ``rank`` is at; between its phases what the engine as a whole is at, or else its last phase."""
+        begun = self._open_phases(rank) or self._open_phases(None)
+        return begun[-1]["name"] if begun else self._last_phase(rank)
 
     def _open_since(self, rank: int) -> float | None:
         begun = self._open_phases(rank)
@@ -235,7 +269,7 @@ def _decode(line: bytes) -> RawEvent | None:
         event = json.loads(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and "kind" in event and "t" in event else None
+    return event if isinstance(event, dict) and {"kind", "t", "pid"} <= event.keys() else None
 
 
 def tail(path: Path, lines: int = LOG_TAIL_LINES) -> list[str]:

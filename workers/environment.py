@@ -40,6 +40,8 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_CPU_OMP_THREADS_BIND": _cores(ranks),
             EVENTS: events,
+            # Said of every engine that is killed, after the last line that tells why.
+            "PYTHONWARNINGS": "ignore:resource_tracker",
             PATCHES: json.dumps(spec.patches),
             TAPS: "1" if spec.taps else "0",
         }

@@ -1,10 +1,13 @@
-"""From what the arms of a run left behind to its evidence."""
+"""From what the arms of a run left behind to its evidence.
+
+The controller imports this module with the actor's class. It has no torch, so the comparison is imported where it runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.outputs import compare_outputs
 from workers.probes.timeline import RawEvent, rank_times
@@ -29,8 +32,9 @@ from workers.protocol import (
     SequenceParallelism,
     Shape,
 )
-from workers.residual.compare import Question, compare
-from workers.residual.taps import NoTaps, load, site_count
+
+if TYPE_CHECKING:
+    from workers.residual.compare import Question
 
 Result = dict[str, Any]
 """``result.json`` of an arm, see ``workers.engine.arm``."""
@@ -91,6 +95,9 @@ def residuals(spec: RunSpec, probe: Path | None) -> list[Residual]:
 
 
 def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Path], scattered: bool) -> Residual:
+    from workers.residual.compare import Question, compare
+    from workers.residual.taps import NoTaps, load, site_count
+
     ranks = spec.shape.tensor_parallel_size
     question = Question(
         subject=subject[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from workers.protocol import Difference, OutputClass, OutputComparison, Policy, Role
@@ -18,11 +19,15 @@ def compare_outputs(
 
     identical: same tokens, log-probabilities within ``policy.logprob_atol``; drift: same tokens, other numbers; flip:
     a token differs; garbage: a log-probability that is no finite number. No class when there is nothing to compare.
+    Of several requests whose tokens differ, one that is no tie by ``policy.flip_margin`` is named first.
     """
     if not subject or [a["prompt"] for a in subject] != [a["prompt"] for a in control]:
         return _not_comparable(f"{len(subject)} and {len(control)} answers, and not to the same requests", roles)
+    if _is_garbage(control) and not _is_garbage(subject):
+        return _not_comparable("a log-probability of the arm compared with is not a finite number", roles)
     worst = _worst(subject, control)
-    first = _first_difference(subject, control)
+    differences = list(_differences(subject, control))
+    first = next((found for found in differences if not _is_tie(found, policy)), next(iter(differences), None))
     return OutputComparison(
         subject=roles[0],
         against=roles[1],
@@ -46,13 +51,21 @@ def _not_comparable(problem: str, roles: tuple[Role, Role]) -> OutputComparison:
 
 
 def _classify(subject: list[Answer], first: Difference | None, worst: float | None, policy: Policy) -> OutputClass:
-    if any(not math.isfinite(value) for answer in subject for value in answer["logprobs"]):
+    if _is_garbage(subject):
         return OutputClass.GARBAGE
     if first is not None:
         return OutputClass.FLIP
     if worst is not None and worst > policy.logprob_atol:
         return OutputClass.DRIFT
     return OutputClass.IDENTICAL
+
+
+def _is_garbage(answers: list[Answer]) -> bool:
+    return any(not math.isfinite(value) for answer in answers for value in answer["logprobs"])
+
+
+def _is_tie(difference: Difference, policy: Policy) -> bool:
+    return difference.margin is not None and abs(difference.margin) <= policy.flip_margin
 
 
 def _worst(subject: list[Answer], control: list[Answer]) -> float | None:
@@ -67,15 +80,15 @@ def _worst(subject: list[Answer], control: list[Answer]) -> float | None:
     return worst
 
 
-def _first_difference(subject: list[Answer], control: list[Answer]) -> Difference | None:
+def _differences(subject: list[Answer], control: list[Answer]) -> Iterator[Difference]:
+    """The first token that differs, of each request that has one."""
     for number, (found, expected) in enumerate(zip(subject, control, strict=True)):
         if found["tokens"] == expected["tokens"]:
             continue
         pairs = zip(found["tokens"], expected["tokens"], strict=False)
         shorter = min(len(found["tokens"]), len(expected["tokens"]))
         position = next((n for n, (a, b) in enumerate(pairs) if a != b), shorter)
-        return _difference(number, position, found, expected)
-    return None
+        yield _difference(number, position, found, expected)
 
 
 def _difference(number: int, position: int, found: Answer, expected: Answer) -> Difference:

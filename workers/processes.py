@@ -46,7 +46,7 @@ def end_descendants(grace_s: float = 2.0) -> None:
     """
     deadline = time.monotonic() + grace_s
     mapped: set[Path] = set()
-    while alive := [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]:
+    while alive := [process for process in psutil.Process().children(recursive=True) if _runs(process)]:
         spared = time.monotonic() < deadline
         for process in alive:
             mapped |= _shared_memory(process)
@@ -58,6 +58,13 @@ def end_descendants(grace_s: float = 2.0) -> None:
     _reap()
     for path in mapped:
         path.unlink(missing_ok=True)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """It may go, and be reaped by its own parent, at any moment."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def _is_resource_tracker(process: psutil.Process) -> bool:
@@ -109,9 +116,11 @@ def note_segments(prefix: str) -> None:
 
 
 def _take_away(scratch: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        for prefix in (scratch / SEGMENTS).read_text().split():
-            for segment in SHARED_MEMORY.iterdir():
-                if segment.name.startswith(prefix):
-                    segment.unlink(missing_ok=True)
+    # Nothing to read is the usual case, and another user's folder is none of our business.
+    with contextlib.suppress(OSError):
+        # A supervisor below this one may have been killed with its own folder still full.
+        prefixes = tuple(prefix for notes in scratch.rglob(SEGMENTS) for prefix in notes.read_text().split())
+        for segment in SHARED_MEMORY.iterdir():
+            if segment.name.startswith(prefixes):
+                segment.unlink(missing_ok=True)
     shutil.rmtree(scratch, ignore_errors=True)

@@ -39,7 +39,7 @@ class PatchMode(StrEnum):
 
 
 class PatchState(StrEnum):
-    """What was found once the request was carried out. ``absent``: left as found, and this version has no such thing."""
+    """What was found once the request was carried out. ``absent``: left as found, and this version has none."""
 
     NATIVE = "native"
     APPLIED = "applied"
@@ -380,7 +380,10 @@ class OutputClass(StrEnum):
 
 
 class Difference(Message):
-    """The first token that differs. ``margin``: by how much (log-probability) the other arm preferred its own token."""
+    """The first token that differs in one request.
+
+    ``margin``: by how much (log-probability) the other arm preferred its own token.
+    """
 
     request: int
     position: int

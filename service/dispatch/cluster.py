@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,6 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.settings import Settings
 from workers.actor import RunActor
-from workers.processes import scratch_folder
 from workers.protocol import RunSpec
 
 
@@ -40,16 +40,18 @@ def cluster(settings: Settings) -> Iterator[None]:
     """Be connected to Ray inside the block."""
     # Ray would otherwise report home, and let the driver's environment decide what a worker imports.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    with contextlib.ExitStack() as stack:
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if settings.ray_address is None:
-            folder = stack.enter_context(scratch_folder())
-            options |= {"include_dashboard": False, "_temp_dir": str(folder), "num_cpus": _cores()}
-        else:
-            options["address"] = settings.ray_address
-        ray.init(**options)
-        stack.callback(ray.shutdown)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if settings.ray_address is None:
+        # Under the supervisor this is a folder that goes with it. Ray's sockets below it may have 107 characters.
+        folder = os.path.join(tempfile.gettempdir(), "ray")
+        options |= {"include_dashboard": False, "_temp_dir": folder, "num_cpus": _cores()}
+    else:
+        options["address"] = settings.ray_address
+    ray.init(**options)
+    try:
         yield
+    finally:
+        ray.shutdown()
 
 
 def _cores() -> int:

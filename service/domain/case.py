@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.domain.verdict import Verdict
-from workers.protocol import Change, Check, Evidence, Patch, PatchMode, Shape
+from workers.protocol import Change, Check, Evidence, Outcome, Patch, PatchMode, Shape
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ class Case:
     def broken(self) -> bool:
         """An arm or the run itself did not come through: what is missing then needs no finding of its own."""
         arms = self.evidence.arms if self.evidence else []
-        return bool(self.failure or self.lost or any(arm.failure for arm in arms))
+        return bool(self.failure or self.lost or any(arm.outcome is not Outcome.OK for arm in arms))

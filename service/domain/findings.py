@@ -10,6 +10,7 @@ from workers.protocol import (
     ArmReport,
     Check,
     CompileTimes,
+    Evidence,
     Outcome,
     OutputClass,
     OutputComparison,
@@ -21,6 +22,9 @@ from workers.protocol import (
     Residual,
     Role,
 )
+
+COMPILER_PHASES = ("dynamo", "aot_autograd", "inductor_lowering", "inductor_codegen", "inductor_compile")
+"""Phases of a rank's time line in which something is compiled, see ``workers.probes.timeline``."""
 
 CLOCK_TOLERANCE = 0.02
 """Phases and the unexplained rest may miss the outer wall time by this part of it."""
@@ -45,7 +49,7 @@ _OUTCOMES = {
 def arms(case: Case) -> Iterator[Reason]:
     """An engine died, hung or was stopped."""
     for arm in case.evidence.arms if case.evidence else ():
-        if arm.failure is not None:
+        if arm.outcome is not Outcome.OK:
             yield Reason(_OUTCOMES[arm.outcome], how_it_ended(arm))
 
 
@@ -68,11 +72,21 @@ def residual(case: Case) -> Iterator[Reason]:
     """The residual stream disagrees, or was not compared in full."""
     if Check.RESIDUAL not in case.checks or case.evidence is None:
         return
-    compared = case.evidence.residual
-    if not any(item.subject is Role.PROBE for item in compared) and not case.broken:
-        yield Reason(Verdict.INVALID_MEASUREMENT, "no residual of this cell was compared with anything")
-    for item in compared:
+    compared = {(item.subject, item.against) for item in case.evidence.residual}
+    for subject, against in () if case.broken else _wanted_residuals(case):
+        if (subject, against) not in compared:
+            text = f"the residual of the {subject} arm was not compared with the {against} arm's"
+            yield Reason(Verdict.INVALID_MEASUREMENT, text)
+    for item in case.evidence.residual:
         yield from _residual(item, case)
+
+
+def _wanted_residuals(case: Case) -> list[tuple[Role, Role]]:
+    """Under SP the arm compared with is itself checked, where a reference runs (``service.domain.arms``)."""
+    if not case.shape.sequence_parallelism:
+        return [(Role.PROBE, Role.REFERENCE)]
+    control = [(Role.REPLICATED, Role.REFERENCE)] if Check.OUTPUTS in case.checks else []
+    return [(Role.PROBE, Role.REPLICATED), *control]
 
 
 def _residual(item: Residual, case: Case) -> Iterator[Reason]:
@@ -88,7 +102,7 @@ def _residual(item: Residual, case: Case) -> Iterator[Reason]:
         control = "" if own else " (the arm this cell is compared with is itself wrong)"
         yield Reason(Verdict.FAIL_RESIDUAL if own else Verdict.INVALID_MEASUREMENT, text + control)
         return
-    for gap in [*item.missing[:3], *_uncounted(item, case)]:
+    for gap in [*item.missing[:3], *_uncounted(item, case), *_unproven(item, case.evidence)]:
         yield Reason(Verdict.INVALID_MEASUREMENT, f"{name}: not compared in full: {gap}")
 
 
@@ -110,12 +124,28 @@ def _uncounted(item: Residual, case: Case) -> Iterator[str]:
             yield f"{found} {what} where {wanted} belong"
 
 
+def _unproven(item: Residual, evidence: Evidence | None) -> Iterator[str]:
+    """No divergence is named, yet the figures do not say that there is none."""
+    if item.missing or evidence is None:
+        return
+    if item.bitwise_required:
+        if item.bitwise_equal is not True:
+            yield "bit equality is owed and was not found"
+    elif item.worst_score is None or not item.worst_score <= evidence.policy.noise_factor:
+        yield f"the worst score is {item.worst_score} where at most {evidence.policy.noise_factor:g} passes"
+    if not item.scattered and item.ranks > 1 and item.replicas_equal is not True:
+        yield "the ranks' copies were not found equal"
+
+
 def outputs(case: Case) -> Iterator[Reason]:
     """The tokens or log-probabilities disagree, or were not compared."""
     if Check.OUTPUTS not in case.checks or case.evidence is None:
         return
-    if not case.evidence.outputs and not case.broken:
-        yield Reason(Verdict.INVALID_MEASUREMENT, "no outputs of this cell were compared with anything")
+    compared = {item.against for item in case.evidence.outputs}
+    wanted = (Role.REPLICATED, Role.REFERENCE) if case.shape.sequence_parallelism else (Role.REFERENCE,)
+    for against in () if case.broken else wanted:
+        if against not in compared:
+            yield Reason(Verdict.INVALID_MEASUREMENT, f"the outputs were not compared with the {against} arm's")
     for item in case.evidence.outputs:
         yield from _outputs(item, case.evidence.policy)
 
@@ -126,6 +156,8 @@ def _outputs(item: OutputComparison, policy: Policy) -> Iterator[Reason]:
         yield Reason(Verdict.INVALID_MEASUREMENT, f"{name} were not compared: {item.problem or 'no tokens'}")
     elif item.klass is OutputClass.GARBAGE:
         yield Reason(Verdict.FAIL_OUTPUT, f"{name}: a log-probability is not a finite number")
+    elif item.klass is OutputClass.FLIP and item.first_difference is None:
+        yield Reason(Verdict.FAIL_OUTPUT, f"{name}: a token differs")
     elif item.klass is OutputClass.FLIP and item.first_difference is not None:
         found = item.first_difference
         tie = found.margin is not None and abs(found.margin) <= policy.flip_margin
@@ -136,7 +168,9 @@ def _outputs(item: OutputComparison, policy: Policy) -> Iterator[Reason]:
             f"belongs, margin {margin}" + (" (a tie)" if tie else ""),
         )
     elif item.klass is OutputClass.DRIFT:
-        yield Reason(None, f"{name}: same tokens, log-probabilities drift by {item.worst_logprob_difference:.3g}")
+        drift = item.worst_logprob_difference
+        amount = "an unknown amount" if drift is None else f"{drift:.3g}"
+        yield Reason(None, f"{name}: same tokens, log-probabilities drift by {amount}")
 
 
 def guards(case: Case) -> Iterator[Reason]:
@@ -169,7 +203,7 @@ def compile_times(case: Case) -> Iterator[Reason]:
 
 
 def _counters(role: Role, times: CompileTimes, case: Case) -> Iterator[str]:
-    ranks = case.shape.tensor_parallel_size * case.shape.pipeline_parallel_size
+    ranks = _ranks(case)
     proven = {rank.rank for rank in times.artifacts.ranks}
     if proven != set(range(ranks)) or {rank.rank for rank in times.ranks} != proven:
         yield f"ranks {sorted(proven)} reported where {ranks} ran"
@@ -181,6 +215,10 @@ def _counters(role: Role, times: CompileTimes, case: Case) -> Iterator[str]:
             )
 
 
+def _ranks(case: Case) -> int:
+    return case.shape.tensor_parallel_size * case.shape.pipeline_parallel_size
+
+
 def _is_cold(rank: RankArtifacts) -> bool:
     return rank.saved > 0 and rank.loaded == 0 and rank.compiled > 0
 
@@ -190,7 +228,12 @@ def _is_warm(rank: RankArtifacts) -> bool:
 
 
 def _clock(times: CompileTimes) -> Iterator[str]:
+    if not times.total_s > 0:
+        yield f"{times.total_s:g} s of outer wall time"
+    compiled = {rank.rank for rank in times.artifacts.ranks if rank.compiled > 0}
     for rank in times.ranks:
+        if rank.rank in compiled and not any(phase.s > 0 for phase in rank.phases if phase.name in COMPILER_PHASES):
+            yield f"rank {rank.rank}: 0 s of compilation with artifacts compiled"
         explained = sum(phase.s for phase in rank.phases) + rank.unaccounted_s
         if abs(explained - times.total_s) > CLOCK_TOLERANCE * times.total_s:
             yield f"rank {rank.rank}: phases and rest make {explained:.2f} s of {times.total_s:.2f} s outer wall time"
@@ -209,6 +252,9 @@ def exercised(case: Case) -> Iterator[Reason]:
         yield Reason(Verdict.NOT_EXERCISED, "sequence parallelism is on and no graph was compiled for it")
     elif not found.expected:
         yield Reason(Verdict.NOT_EXERCISED, "sequence parallelism is on and the graph holds nothing for it to rewrite")
+    elif len(found.per_rank) != _ranks(case):
+        text = f"{len(found.per_rank)} ranks told what the SP pass rewrote where {_ranks(case)} ran"
+        yield Reason(Verdict.INVALID_MEASUREMENT, text)
     elif any(matched < found.expected for matched in found.per_rank):
         yield Reason(
             Verdict.NOT_EXERCISED,

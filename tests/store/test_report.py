@@ -96,7 +96,7 @@ def test_an_audited_cell_names_where_it_was_audited(store: Store) -> None:
     assert found["environment"]["patches"] == {"full_graph_sp": "native", "fallback_fast_path": "applied"}
 
 
-def test_the_worst_residual_stands_for_all(store: Store) -> None:
+def test_a_residual_that_diverges_stands_for_all(store: Store) -> None:
     broken = residual(Role.REFERENCE, bitwise_equal=False, worst_score=41.5, first_divergence=divergence())
     found = reported(store, residual=[residual(), broken])["residual"]
     assert (found["against"], found["worst_score"]) == ("reference", 41.5)
@@ -104,11 +104,15 @@ def test_the_worst_residual_stands_for_all(store: Store) -> None:
     assert [item["against"] for item in found["comparisons"]] == ["replicated", "reference"]
 
 
-def test_a_score_that_is_no_number_is_the_worst_and_is_named(store: Store) -> None:
-    scores = [residual(worst_score=score) for score in (7.0, math.nan, None)]
+def test_the_replicated_arm_comes_before_the_reference(store: Store) -> None:
+    found = reported(store, residual=[residual(Role.REFERENCE, worst_score=0.9), residual()])["residual"]
+    assert (found["against"], found["bitwise_equal"], found["worst_score"]) == ("replicated", True, 0.0)
+
+
+def test_a_score_that_is_no_number_is_named(store: Store) -> None:
+    scores = [residual(worst_score=score) for score in (math.nan, None)]
     found = reported(store, residual=scores)["residual"]
-    assert found["worst_score"] == "NaN"
-    assert [item["worst_score"] for item in found["comparisons"]] == [7.0, "NaN", None]
+    assert [item["worst_score"] for item in found["comparisons"]] == ["NaN", None]
 
 
 def test_outputs_are_those_against_the_replicated_arm(store: Store) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from urllib.parse import parse_qsl
 SCHEME = "tiny:"
 KINDS = ("llama",)
 DTYPES = ("float32", "bfloat16", "float16")
+MOST_PARAMETERS = 2_000_000_000
 
 
 class ModelError(ValueError):
@@ -40,6 +42,12 @@ class TinyModel:
     dtype: str = "float32"
     rms_norm_eps: float = 1e-5
     seed: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """How many there are, roughly: biases and norms do not count."""
+        per_layer = 4 * self.hidden**2 + 3 * self.hidden * (self.intermediate or 2 * self.hidden)
+        return self.layers * per_layer + 2 * self.vocab * self.hidden
 
     @property
     def name(self) -> str:
@@ -78,9 +86,13 @@ def _check(tiny: TinyModel) -> None:
     for key in ("layers", "hidden", "heads", "kv_heads", "vocab", "positions"):
         if getattr(tiny, key) < 1:
             raise ModelError(f"option {key!r} of a tiny model is at least 1, not {getattr(tiny, key)}")
+    if tiny.intermediate < 0 or not 0 <= tiny.seed < 2**63:
+        raise ModelError("options 'intermediate' and 'seed' of a tiny model are at least 0, the seed below 2**63")
+    if tiny.parameters > MOST_PARAMETERS:
+        raise ModelError(f"a tiny model has at most {MOST_PARAMETERS:,} parameters: ask for fewer or smaller layers")
     if tiny.dtype not in DTYPES:
         raise ModelError(f"option 'dtype' of a tiny model is one of {', '.join(DTYPES)}, not {tiny.dtype!r}")
-    if tiny.rms_norm_eps <= 0:
+    if not 0 < tiny.rms_norm_eps < math.inf:
         raise ModelError(f"rms_norm_eps is {tiny.rms_norm_eps}; it must be above 0, vLLM's passes know 1e-5 and 1e-6")
     if tiny.hidden % tiny.heads:
         raise ModelError(f"hidden={tiny.hidden} does not divide into heads={tiny.heads}")

@@ -15,7 +15,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from workers.engine.internals import TargetMissing, resolve
@@ -198,10 +198,21 @@ def _wrap(
         _replace(async_tp, "is_applicable_for_range", applicable)
     original = resolve(guards.RUNNER_HELPER, purpose)
     wrapped = helper(original)
-    for name in HELPER_USERS:
-        module = sys.modules.get(name)
-        if module is not None and hasattr(module, HELPER_NAME):
-            _set(module, HELPER_NAME, wrapped)
+    for module in _helper_users():
+        setattr(module, HELPER_NAME, wrapped)
+    _undo.append(lambda: _give_back(original, wrapped))
+
+
+def _helper_users() -> list[ModuleType]:
+    loaded = (sys.modules.get(name) for name in HELPER_USERS)
+    return [module for module in loaded if module is not None and hasattr(module, HELPER_NAME)]
+
+
+def _give_back(original: Any, wrapped: Any) -> None:
+    """Also in a module that was imported in the meantime: it has taken its binding from the wrapped one."""
+    for module in _helper_users():
+        if getattr(module, HELPER_NAME) is wrapped:
+            setattr(module, HELPER_NAME, original)
 
 
 def _replace(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:

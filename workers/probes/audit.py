@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from workers.engine import models
@@ -47,7 +48,7 @@ def _audit(cell: AuditCell, models_dir: str, classes: list[type[Any]]) -> Audite
     try:
         with tracing.watch(classes) as trace:
             config = engine_config(cell.engine, models_dir)
-        problems = _unfit(config)
+        problems = _unfit(config, cell.engine)
     except Exception as error:
         return _refused(cell, [_explain(error, cell.engine)], patches)
     if problems:
@@ -69,16 +70,25 @@ def _refused(cell: AuditCell, problems: list[Problem], patches: Any) -> AuditedC
 
 def _explain(error: Exception, requested: Settings) -> Problem:
     """The engine's refusal, pinned to the setting that its words name, if they name one."""
-    if isinstance(error, models.ModelError | OSError):
+    if isinstance(error, models.ModelError):
         return Problem(key="model", message=str(error), hint=None)
+    if isinstance(error, OSError):
+        return Problem(key="model", message=f"{requested.get('model')!r} cannot be had: {error}", hint=None)
     locations = [".".join(str(part) for part in item["loc"]) for item in getattr(error, "errors", list)()]
-    text = "; ".join(str(item["msg"]) for item in getattr(error, "errors", list)()) or str(error)
+    text = "; ".join(str(item["msg"]) for item in getattr(error, "errors", list)()) or _said(error)
     haystack = " ".join([*locations, text])
     named = [key for key, value in requested.items() if _is_named(key, value, haystack)]
     spoken = [key for key in requested if key.rpartition(".")[2].replace("_", " ") in haystack]
-    keys = sorted(named or spoken, key=len, reverse=True)
+    quoted = [key for key, value in requested.items() if isinstance(value, str) and repr(value.upper()) in text.upper()]
+    keys = sorted(named or spoken or quoted, key=len, reverse=True)
     prefix = f"{', '.join(locations)}: " if any(locations) else ""
     return Problem(key=keys[0] if keys else None, message=f"vLLM refuses this: {prefix}{text}")
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it knows no {error}"
+    return str(error) or type(error).__name__
 
 
 def _is_named(key: str, value: Any, text: str) -> bool:
@@ -86,13 +96,19 @@ def _is_named(key: str, value: Any, text: str) -> bool:
     return any(name in text for name in (key.rpartition(".")[2], *inner))
 
 
-def _unfit(config: VllmConfig) -> list[Problem]:
+def _unfit(config: VllmConfig, requested: Settings) -> list[Problem]:
     """Settings the engine takes without a word and that cannot work."""
     epsilon = getattr(config.model_config.hf_text_config, "rms_norm_eps", None)
-    if epsilon is not None and epsilon <= 0:
-        message = f"the model's rms_norm_eps is {epsilon}: a norm would divide by zero"
-        return [Problem(key="model", message=message, hint="set it above 0; vLLM's SP pass knows 1e-5 and 1e-6")]
-    return []
+    if epsilon is None or 0 < epsilon < math.inf:
+        return []
+    overridden = [key for key, value in requested.items() if _is_named(key, value, "rms_norm_eps")]
+    return [
+        Problem(
+            key=overridden[0] if overridden else "model",
+            message=f"the model's rms_norm_eps is {epsilon}: a norm needs a positive number there",
+            hint="set it above 0; vLLM's SP pass knows 1e-5 and 1e-6",
+        )
+    ]
 
 
 def _effective(fields: list[flatten.Field], requested: Settings) -> Settings:

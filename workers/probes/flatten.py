@@ -101,10 +101,15 @@ def plain(value: Any) -> Any:
 def agrees(requested: Any, effective: Any) -> bool:
     """Is ``effective`` (the engine's object) what ``requested`` (JSON) asked for?
 
-    An enumeration may be written by name or value, and a mapping may gain keys that nobody asked for.
+    An enumeration may be written by name or value, a dtype by any of its names (``half`` is ``float16``), and a mapping
+    may gain keys that nobody asked for.
     """
+    import torch
+
     if isinstance(effective, enum.Enum):
         return requested == effective.value or str(requested).lower() == effective.name.lower()
+    if isinstance(effective, torch.dtype):
+        return getattr(torch, str(requested).removeprefix("torch."), None) is effective
     value = plain(effective)
     if isinstance(requested, Mapping) and isinstance(value, Mapping):
         return all(key in value and agrees(item, value[key]) for key, item in requested.items())

@@ -39,11 +39,12 @@ def check_guards() -> list[Guard]:
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """The questions make vLLM warn about a configuration that nobody runs, and it warns once per process."""
-    logging.disable(logging.WARNING)
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
         forget_logged_once()
 
 
@@ -52,6 +53,9 @@ def _ask(name: str, check: Callable[[], tuple[bool, str]]) -> Guard:
         held, detail = check()
     except TargetMissing as missing:
         return Guard(name=name, held=None, detail=str(missing))
+    except Exception as error:
+        # A version that has the name but no longer takes the question, such as one without SP's settings.
+        return Guard(name=name, held=None, detail=f"cannot be asked here: {type(error).__name__}: {error}")
     return Guard(name=name, held=held, detail=detail)
 
 

@@ -6,6 +6,7 @@ against a modelled noise floor, see :func:`noise_floor`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,28 +108,43 @@ def _missing(subject: TapSet, control: TapSet, sites: int) -> list[str]:
                 for rank in range(len(subject.ranks))
                 if subject.at(rank, step, site) is None
             ]
-            if control.at(0, step, site) is None:
+            if _whole(control, step, site) is None:
                 gaps.append(f"step {step}, site {site_name(site)} of the arm compared with")
     return gaps
 
 
+def _whole(control: TapSet, step: int, site: int) -> torch.Tensor | None:
+    """The residual as it should be; ``None`` when it is not there for all tokens."""
+    found = control.at(0, step, site)
+    return None if found is None or len(found) < control.tokens[step] else found
+
+
 def _findings(subject: TapSet, control: TapSet, question: Question) -> Iterator[Finding]:
     ranks = len(subject.ranks)
-    for step, tokens in enumerate(subject.tokens[: len(control.tokens)]):
+    for step, tokens in enumerate(_common_steps(subject, control)):
         for site in range(question.sites):
-            whole = control.at(0, step, site)
+            whole = _whole(control, step, site)
             for rank in range(ranks):
                 found = subject.at(rank, step, site)
                 if found is None or whole is None:
                     continue
                 expected_parts = [part(tokens, ranks, other, question.scattered) for other in range(ranks)]
-                yield _hold(Spot(step, site, rank), found, whole, expected_parts)
+                yield _hold(Spot(step, site, rank), found, whole, expected_parts, question.scattered)
 
 
-def _hold(spot: Spot, found: torch.Tensor, whole: torch.Tensor, parts: list[Part]) -> Finding:
+def _common_steps(subject: TapSet, control: TapSet) -> list[int]:
+    """Tokens of the steps that both ran: once they differ, nothing after can be held against each other."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(subject.tokens, control.tokens, strict=False))
+    return [tokens for tokens, _ in pairs]
+
+
+def _hold(spot: Spot, found: torch.Tensor, whole: torch.Tensor, parts: list[Part], scattered: bool) -> Finding:
     mine = parts[spot.rank]
     expected = whole[mine.start : mine.stop]
-    if not _fits(found, mine) or len(expected) != mine.tokens:
+    if found.shape[1:] != whole.shape[1:]:
+        widths = f"rows of {list(found.shape[1:])} numbers where {list(whole.shape[1:])} belong"
+        return Finding(spot, 0, False, mine.tokens, None, f"wrong-size: {widths}")
+    if not _fits(found, mine, scattered):
         return Finding(spot, 0, False, mine.tokens, None, f"wrong-size: {len(found)} rows where {mine.rows} belong")
     got = found[: mine.tokens]
     if torch.equal(got, expected):
@@ -139,9 +155,9 @@ def _hold(spot: Spot, found: torch.Tensor, whole: torch.Tensor, parts: list[Part
     return Finding(spot, got.numel(), False, wrong, score, name_pattern(got, slices, spot.rank))
 
 
-def _fits(found: torch.Tensor, mine: Part) -> bool:
+def _fits(found: torch.Tensor, mine: Part, scattered: bool) -> bool:
     """A replicated tensor may carry padding rows; a part has exactly the rows that belong to it."""
-    return len(found) == mine.rows or (mine.start == 0 and mine.stop == mine.rows and len(found) > mine.rows)
+    return len(found) == mine.rows or (not scattered and len(found) > mine.rows)
 
 
 def _score(got: torch.Tensor, expected: torch.Tensor, site: int) -> float | None:

@@ -1,0 +1,39 @@
+# Every target sets up what it needs in .venv; nothing outside this folder is changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The packages are in place for these files as they are now.
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test quick check format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml deploy/install_engine.py
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet packaging
+	$(BIN)/python deploy/install_engine.py
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: setup ## The main job: the quickstart matrix on a real engine
+	$(BIN)/shardproof demo
+
+test: setup ## All tests, those with a real engine included
+	$(BIN)/pytest
+
+quick: setup ## What needs no engine
+	$(BIN)/pytest -m 'not engine'
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .shardproof build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,92 @@
+"""The installed command, run as a user runs it, and what it leaves on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+COMMAND = Path(sys.executable).with_name("shardproof")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has ended. ``report`` is ``None`` when none was written."""
+
+    status: int
+    printed: str
+    report: dict[str, Any] | None
+    home: Path
+
+    def cell(self, name: str) -> dict[str, Any]:
+        assert self.report is not None, self.printed
+        return next(cell for cell in self.report["cells"] if cell["name"] == name)
+
+    def arm_folder(self, name: str, role: str) -> Path:
+        """The folder of an arm that ran in the run of cell ``name``."""
+        assert self.report is not None
+        cell = self.cell(name)
+        (run,) = (self.home / "artifacts" / self.report["sweep"]["id"] / "cells" / cell["id"]).iterdir()
+        return run / role
+
+
+def environment(home: Path) -> dict[str, str]:
+    return os.environ | {"SHARDPROOF_HOME": str(home)}
+
+
+def start(home: Path, *arguments: str | Path) -> subprocess.Popen[str]:
+    """Start ``shardproof`` and return at once; standard output and error are one pipe."""
+    return subprocess.Popen(
+        [COMMAND, *map(str, arguments)],
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], home: Path, report: Path) -> Finished:
+    printed, _ = process.communicate(timeout=1500)
+    content = json.loads(report.read_text()) if report.exists() else None
+    return Finished(process.returncode, printed, content, home)
+
+
+def run(home: Path, matrix: Path, *options: str) -> Finished:
+    """``shardproof run``, to its end."""
+    report = home / f"{matrix.stem}-report.json"
+    home.mkdir(parents=True, exist_ok=True)
+    return finish(start(home, "run", matrix, "--json", report, *options), home, report)
+
+
+def engine_processes() -> list[psutil.Process]:
+    """Every process of an engine, an actor or a supervisor on this machine."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if any(mark in line for mark in ("workers.engine", "workers.supervisor", "VLLM::", "ray::", "raylet")):
+            found.append(process)
+    return found
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What of an engine can stay behind outside of the home folder."""
+
+    processes: frozenset[int]
+    files: frozenset[Path]
+
+    @classmethod
+    def now(cls) -> Leftovers:
+        scratch = {path for path in Path(tempfile.gettempdir()).iterdir() if path.name.startswith("shardproof-")}
+        return cls(frozenset(p.pid for p in engine_processes()), frozenset({*Path("/dev/shm").iterdir(), *scratch}))

@@ -1,0 +1,56 @@
+"""Controls: known faults that have to be found, on a real engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from e2e.command import Finished, run
+
+pytestmark = pytest.mark.engine
+
+MATRIX = """
+name: controls
+engine:
+  model: tiny:llama
+  dtype: float32
+  tensor_parallel_size: 2
+  compilation_config.pass_config.sp_min_token_num: 1
+checks: [residual]
+include:
+  # The stock CPU communicator reduces in place an operation that is declared functional.
+  - name: in-place-collective
+    compilation_config.pass_config.enable_sp: false
+    env.SHARDPROOF_CPU_COLLECTIVE: in-place
+    expect: fail-residual
+  # As in the quickstart, but nobody says that it is expected to fail.
+  - name: guard-removed
+    compilation_config.pass_config.enable_sp: true
+    compilation_config.splitting_ops: [vllm::unified_attention_with_output]
+    patches.full_graph_sp: "off"
+"""
+
+
+@pytest.fixture(scope="module")
+def controls(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    home: Path = tmp_path_factory.mktemp("controls")
+    matrix = home / "controls.yaml"
+    matrix.write_text(MATRIX)
+    return run(home, matrix)
+
+
+def test_an_in_place_collective_is_a_residual_fault(controls: Finished) -> None:
+    cell = controls.cell("in-place-collective")
+    assert (cell["verdict"], cell["ok"]) == ("fail-residual", True), cell["reasons"]
+    residual = cell["residual"]
+    assert (residual["subject"], residual["against"]) == ("probe", "reference")
+    assert residual["first_divergence"]["site"] != "embed"
+
+
+def test_an_unexpected_failure_makes_exit_status_1(controls: Finished) -> None:
+    cell = controls.cell("guard-removed")
+    assert (cell["verdict"], cell["ok"]) == ("fail-residual", False), cell["reasons"]
+    assert controls.status == 1
+    assert controls.report is not None
+    assert controls.report["summary"]["unexpected"] == 1

@@ -1,0 +1,136 @@
+"""Whatever is killed, the sweep goes on, the finding says what died, and nothing is left."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from e2e.command import Finished, Leftovers, engine_processes, finish, run, start
+
+pytestmark = pytest.mark.engine
+
+MATRIX = """
+name: kills
+engine:
+  model: tiny:llama
+  dtype: float32
+  tensor_parallel_size: 2
+  enforce_eager: true
+  env.TORCHDYNAMO_DISABLE: "1"
+checks: [outputs]
+matrix:
+  env.VICTIM: [rank, engine, actor, nobody]
+"""
+ALONE = MATRIX.replace("[rank, engine, actor, nobody]", "[nobody]")
+PATIENCE_S = 180.0
+
+
+def _cmdline(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _victim_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get("VICTIM")
+    except psutil.Error:
+        return None
+
+
+def _engine(victim: str) -> psutil.Process | None:
+    """The main process of the engine of cell ``victim``."""
+    for process in engine_processes():
+        line = _cmdline(process)
+        if "workers.engine run" in line and "workers.supervisor" not in line and _victim_of(process) == victim:
+            return process
+    return None
+
+
+def _rank_1(victim: str) -> psutil.Process | None:
+    engine = _engine(victim)
+    children = engine.children(recursive=True) if engine else []
+    return next((child for child in children if "VLLM::Worker_TP1" in _cmdline(child)), None)
+
+
+def _actor(victim: str) -> psutil.Process | None:
+    engine = _engine(victim)
+    supervisor = engine.parent() if engine else None
+    return supervisor.parent() if supervisor else None
+
+
+TARGETS: dict[str, Callable[[str], psutil.Process | None]] = {"rank": _rank_1, "engine": _engine, "actor": _actor}
+
+
+def _kill_when_there(victim: str, command: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and command.poll() is None:
+        process = TARGETS[victim](victim)
+        if process is not None:
+            process.kill()
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{victim} was not there to be killed")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kills")
+
+
+@pytest.fixture(scope="module")
+def survived(home: Path) -> Finished:
+    matrix, report = home / "kills.yaml", home / "report.json"
+    matrix.write_text(MATRIX)
+    command = start(home, "run", matrix, "--json", report)
+    for victim in TARGETS:
+        _kill_when_there(victim, command)
+    return finish(command, home, report)
+
+
+def test_the_sweep_goes_on(survived: Finished) -> None:
+    assert survived.report is not None, survived.printed
+    verdicts = [cell["verdict"] for cell in survived.report["cells"]]
+    assert verdicts == ["crashed", "crashed", "crashed", "pass"], survived.printed
+    assert survived.status == 1
+
+
+def test_a_dead_rank_is_named_with_its_phase_and_log(survived: Finished) -> None:
+    (reason,) = [text for text in survived.cell("VICTIM=rank")["reasons"] if text.startswith("crashed")]
+    assert "rank 1" in reason
+    assert "phase unknown" not in reason
+    assert "Last line of its log:" in reason
+    assert "resource_tracker" not in reason
+
+
+def test_a_dead_engine_and_a_dead_actor_are_told_apart(survived: Finished) -> None:
+    engine = survived.cell("VICTIM=engine")["reasons"][0]
+    actor = survived.cell("VICTIM=actor")["reasons"][0]
+    assert "main process" in engine
+    assert "actor" in actor
+
+
+def test_kill_of_the_command_leaves_nothing_and_the_next_run_works(home: Path, survived: Finished) -> None:
+    matrix = home / "alone.yaml"
+    matrix.write_text(ALONE)
+    before = Leftovers.now()
+    command = start(home, "run", matrix)
+    deadline = time.monotonic() + PATIENCE_S
+    while _engine("nobody") is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    theirs = [process for process in engine_processes() if process.pid not in before.processes]
+    assert any("workers.engine" in _cmdline(process) for process in theirs)
+    command.kill()
+    command.communicate()
+    _, alive = psutil.wait_procs(theirs, timeout=10)
+    assert alive == []
+
+    again = run(home, matrix)
+    assert again.status == 0, again.printed
+    assert Leftovers.now().files <= before.files

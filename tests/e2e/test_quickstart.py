@@ -1,0 +1,189 @@
+"""The whole path on a real engine: the quickstart matrix, as ``make demo`` runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from e2e.command import Finished, Leftovers
+from service.app import create_app
+from service.dispatch.controller import Controller
+from service.settings import Settings
+from service.store import open_store
+
+pytestmark = pytest.mark.engine
+
+SITES = 5
+"""Two layers: the embedding, and after attention and MLP of each."""
+TP = 2
+
+
+def test_every_cell_is_what_was_expected_of_it(demo: Finished) -> None:
+    assert demo.report is not None, demo.printed
+    verdicts = {cell["name"]: (cell["verdict"], cell["ok"]) for cell in demo.report["cells"]}
+    assert verdicts == {
+        "replicated": ("pass", True),
+        "sp-full-graph": ("pass", True),
+        "sp-piecewise-asked": ("downgraded", True),
+        "sp-guard-removed": ("fail-residual", True),
+    }, demo.printed
+    assert demo.status == 0
+    assert "4 of 4 cells ok" in demo.printed
+
+
+def test_the_pass_rewrote_everything_on_both_ranks(demo: Finished) -> None:
+    found = demo.cell("sp-full-graph")["exercised"]["sequence_parallelism"]
+    assert found == {"expected": SITES, "matched": SITES, "per_rank": [SITES, SITES]}
+    assert demo.cell("replicated")["exercised"]["sequence_parallelism"] is None
+
+
+def test_shards_are_the_replicated_residual_bit_for_bit(demo: Finished) -> None:
+    residual = demo.cell("sp-full-graph")["residual"]
+    assert (residual["subject"], residual["against"]) == ("probe", "replicated")
+    assert residual["bitwise_equal"] is True
+    assert (residual["sites"], residual["ranks"], residual["first_divergence"]) == (SITES, TP, None)
+    compared = residual["comparisons"][0]
+    assert compared["missing"] == []
+    assert compared["elements"] == compared["tokens"] * SITES * 128
+    assert compared["tokens"] > 40
+
+
+def test_replicas_agree_and_stay_near_the_reference(demo: Finished) -> None:
+    residual = demo.cell("replicated")["residual"]
+    assert residual["against"] == "reference"
+    assert residual["comparisons"][0]["replicas_equal"] is True
+    assert residual["comparisons"][0]["bitwise_equal"] is False
+    assert 0 < residual["worst_score"] <= 3
+
+
+def test_outputs_are_identical_to_both_controls(demo: Finished) -> None:
+    for name in ("replicated", "sp-full-graph"):
+        outputs = demo.cell(name)["outputs"]
+        assert outputs["class"] == "identical"
+        against = {item["against"]: item["class"] for item in outputs["comparisons"]}
+        assert against["reference"] == "identical"
+    assert "replicated" in {item["against"] for item in demo.cell("sp-full-graph")["outputs"]["comparisons"]}
+
+
+def test_tokens_are_those_of_transformers_on_the_same_weights(demo: Finished) -> None:
+    (model,) = (demo.home / "models").iterdir()
+    answers = json.loads((demo.arm_folder("sp-full-graph", "probe") / "result.json").read_text())["outputs"]
+    assert len(answers) == 8
+    for answer in answers:
+        tokens, logprobs = _greedy(model, answer["prompt"], len(answer["tokens"]))
+        assert answer["tokens"] == tokens
+        assert answer["logprobs"] == pytest.approx(logprobs, abs=1e-5)
+
+
+def _greedy(model: Path, prompt: list[int], length: int) -> tuple[list[int], list[float]]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    ids, tokens, logprobs = list(prompt), [], []
+    with torch.no_grad():
+        for _ in range(length):
+            scores = network(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+            token = int(scores.argmax())
+            ids.append(token)
+            tokens.append(token)
+            logprobs.append(float(scores[token]))
+    return tokens, logprobs
+
+
+def test_the_missing_guard_is_found_and_placed(demo: Finished) -> None:
+    cell = demo.cell("sp-guard-removed")
+    found = cell["residual"]["first_divergence"]
+    # The first boundary between subgraphs lies behind the first attention.
+    assert found["site"] == "0.attn"
+    assert found["rank"] in range(TP)
+    assert found["site"] in cell["reasons"][0]
+    assert f"rank {found['rank']}" in cell["reasons"][0]
+    assert cell["environment"]["patches"]["full_graph_sp"] == "removed"
+
+
+def test_guards_hold_where_they_are_and_are_seen_gone_where_not(demo: Finished) -> None:
+    held = {guard["name"]: guard["held"] for guard in demo.cell("sp-full-graph")["guards"]}
+    assert held["config-rule"] is held["sp-pass"] is held["runner-helper"] is True
+    gone = {guard["name"]: guard["held"] for guard in demo.cell("sp-guard-removed")["guards"]}
+    assert gone["config-rule"] is gone["sp-pass"] is gone["runner-helper"] is False
+
+
+def test_a_piecewise_request_is_shown_as_what_ran(demo: Finished) -> None:
+    cell, full = demo.cell("sp-piecewise-asked"), demo.cell("sp-full-graph")
+    assert cell["duplicate_of"] == full["id"]
+    assert cell["effective"] == full["effective"]
+    assert cell["compile"] == full["compile"]
+    (change,) = [change for change in cell["changes"] if change["written"]]
+    assert change["key"] == "compilation_config.splitting_ops"
+    assert change["effective"] == []
+    assert "full-graph compilation" in change["reason"]
+
+
+@pytest.mark.parametrize("name", ["replicated", "sp-full-graph"])
+def test_cold_and_warm_are_proven_on_every_rank(demo: Finished, name: str) -> None:
+    times = demo.cell(name)["compile"]
+    for rank in times["cold"]["artifacts"]["ranks"]:
+        assert (rank["saved"], rank["loaded"], rank["compiled"]) == (1, 0, 1) if name == "sp-full-graph" else True
+        assert rank["saved"] > 0
+        assert rank["loaded"] == 0
+        assert rank["compiled"] > 0
+    for rank in times["warm"]["artifacts"]["ranks"]:
+        assert rank["saved"] == rank["compiled"] == 0
+        assert rank["loaded"] > 0
+    assert [rank["rank"] for rank in times["warm"]["artifacts"]["ranks"]] == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["cold", "warm"])
+def test_phases_and_rest_make_the_outer_wall_time(demo: Finished, kind: str) -> None:
+    cell = demo.cell("sp-full-graph")
+    times = cell["compile"][kind]
+    (arm,) = [arm for arm in cell["arms"] if arm["role"] == kind]
+    assert times["total_s"] == arm["wall_s"]
+    assert [rank["rank"] for rank in times["ranks"]] == [0, 1]
+    for rank in times["ranks"]:
+        explained = sum(phase["s"] for phase in rank["phases"])
+        assert explained + rank["unaccounted_s"] == pytest.approx(times["total_s"], rel=0.02)
+        assert 0 <= rank["unaccounted_s"] < 0.1 * times["total_s"]
+        names = {phase["name"] for phase in rank["phases"]}
+        assert {"import", "config", "rank_import", "load_model", "profile", "requests"} <= names
+        assert ("inductor_codegen" in names) == (kind == "cold")
+
+
+def test_nothing_of_it_is_left_on_the_machine(quickstart: tuple[Finished, Leftovers, Leftovers]) -> None:
+    _, before, after = quickstart
+    assert after.processes <= before.processes
+    assert after.files <= before.files
+
+
+def test_compile_caches_are_not_kept(demo: Finished) -> None:
+    assert not list(demo.home.glob("artifacts/**/torch_compile_cache"))
+
+
+def test_the_page_on_disk_says_the_same(demo: Finished) -> None:
+    assert demo.report is not None
+    page = (demo.home / "reports" / f"{demo.report['sweep']['id']}.html").read_text()
+    for cell in demo.report["cells"]:
+        assert cell["name"] in page
+        assert cell["verdict"] in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_store_and_api_give_the_same_report(demo: Finished) -> None:
+    assert demo.report is not None
+    settings = Settings(home=demo.home)
+    store = open_store(settings.store_url)
+    try:
+        client = TestClient(create_app(settings, store, Controller(settings, store)))
+        sweep = demo.report["sweep"]["id"]
+        served: dict[str, Any] = client.get(f"/v1/sweeps/{sweep}/report").json()
+        assert served["summary"] == demo.report["summary"]
+        for ours, theirs in zip(demo.report["cells"], served["cells"], strict=True):
+            assert {**ours, "reproduce": None} == {**theirs, "reproduce": None}
+        assert "sp-guard-removed" in client.get(f"/sweeps/{sweep}").text
+    finally:
+        store.close()
