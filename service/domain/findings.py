@@ -117,8 +117,8 @@ def _uncounted(item: Residual, case: Case) -> Iterator[str]:
     }
     if item.missing:
         return
-    if item.tokens == 0:
-        yield "no token was recorded"
+    if not item.steps or not item.tokens:
+        yield f"{item.steps} steps with {item.tokens} tokens were recorded"
     for what, (found, wanted) in expected.items():
         if found != wanted:
             yield f"{found} {what} where {wanted} belong"

@@ -6,7 +6,6 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ os.environ.update(
     # A hub that cannot be reached is asked six times before it is given up.
     HF_HUB_OFFLINE="1",
 )
-
-Auditor = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")

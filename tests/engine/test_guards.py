@@ -1,4 +1,4 @@
-"""The four guards: they hold in this version, not with the patch off, and a missing one is told apart from a broken one."""
+"""The four guards: they hold in this version, not with the patch off, and a missing one is not a broken one."""
 
 from __future__ import annotations
 

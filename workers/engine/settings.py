@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from workers.engine import models
+from workers.probes.describe import nested_config, settings_of
 from workers.protocol import Settings
 
 if TYPE_CHECKING:
@@ -54,7 +55,17 @@ def engine_args(settings: Settings, models_dir: str) -> EngineArgs:
     complete = with_harness(settings)
     if isinstance(complete.get("model"), str):
         complete["model"] = models.locate(complete["model"], models_dir)
-    return EngineArgs(**nest(complete))
+    args = EngineArgs(**nest(complete))
+    _build_nested(args)
+    return args
+
+
+def _build_nested(args: EngineArgs) -> None:
+    """vLLM makes objects of some of its nested settings; of the others its own command line does."""
+    for field, annotation in settings_of(type(args)):
+        inner, value = nested_config(annotation), getattr(args, field.name)
+        if inner is not None and isinstance(value, dict):
+            setattr(args, field.name, inner(**value))
 
 
 def engine_config(settings: Settings, models_dir: str) -> VllmConfig:

@@ -1,0 +1,285 @@
+"""From a matrix file to resolved cells, as users get it: the engine is asked in processes of its own, none is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.dispatch import questions
+from service.dispatch.plan import Plan, plan
+from service.domain.cell import Cell
+from service.domain.document import parse
+from service.domain.errors import MatrixError, MatrixProblem
+from service.settings import Settings
+from workers.protocol import AuditReply, Patch, PatchState
+
+QUICKSTART = Path(__file__).parents[2] / "deploy/matrices/quickstart.yaml"
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """One home for all, so that the catalogue is asked for once."""
+    return Settings(home=tmp_path_factory.mktemp("home"), max_ranks_per_machine=8)
+
+
+@pytest.fixture
+def no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong by itself is refused before the engine is asked about it."""
+
+    def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
+        raise AssertionError("the engine was asked")
+
+    monkeypatch.setattr(questions, "audit", audit)
+
+
+def refusal(text: str, settings: Settings, only: str | None = None) -> MatrixError:
+    with pytest.raises(MatrixError) as refused:
+        plan(parse(text), settings, only)
+    assert not settings.artifacts_dir.exists(), "an arm was started"
+    return refused.value
+
+
+def line_of(text: str, word: str) -> int:
+    (line,) = (number for number, line in enumerate(text.splitlines(), 1) if word in line)
+    return line
+
+
+# --- wrong by itself -------------------------------------------------------------------------------------------------
+
+HEAD = "name: wrong\nengine:\n  model: tiny:llama\n"
+
+
+@pytest.mark.usefixtures("no_audit")
+@pytest.mark.parametrize(
+    ("text", "word", "said", "advice"),
+    [
+        pytest.param(
+            f"{HEAD}  tensor_paralel_size: 2\n",
+            "paralel",
+            'unknown key "tensor_paralel_size"',
+            "The nearest known key is tensor_parallel_size",
+            id="unknown key",
+        ),
+        pytest.param(
+            f"{HEAD}matrx:\n  dtype: [float32]\n",
+            "matrx",
+            'unknown key "matrx"',
+            "The nearest known one is matrix",
+            id="unknown section",
+        ),
+        pytest.param(
+            f"{HEAD}matrix:\n  compilation_config.pass_config.enable_ps: [true]\n",
+            "enable_ps",
+            "unknown key",
+            "The nearest known key is compilation_config.pass_config.enable_sp",
+            id="unknown axis",
+        ),
+        pytest.param(
+            f'{HEAD}  tensor_parallel_size: "2"\n',
+            "tensor_parallel_size",
+            "wrong type: tensor_parallel_size expects an integer",
+            "Write the number without quotes",
+            id="wrong type",
+        ),
+        pytest.param(
+            f"{HEAD}matrix:\n  compilation_config.pass_config.enable_sp: [true, maybe]\n",
+            "enable_sp",
+            "expects true or false",
+            "Correct the value, or write null",
+            id="wrong type in an axis",
+        ),
+        pytest.param(
+            f"{HEAD}matrix:\n  dtype: []\n",
+            "dtype",
+            "the axis has no values",
+            "Write at least one value, or remove the axis",
+            id="empty axis",
+        ),
+        pytest.param(
+            f"{HEAD}matrix:\n  tensor_parallel_size: [1, 2]\nexclude:\n"
+            "  - tensor_parallel_size: 1\n  - tensor_parallel_size: 2\n",
+            "exclude",
+            "no cell is left: every combination is excluded",
+            "Exclude less, or include a cell",
+            id="nothing left",
+        ),
+        pytest.param(
+            f"{HEAD}\tdtype: float32\n",
+            "dtype",
+            "tab",
+            "spaces",
+            id="tab",
+        ),
+        pytest.param(
+            f"{HEAD}  dtype: [float32\nmatrix: {{}}\n",
+            "matrix",
+            "not YAML",
+            "",
+            id="not YAML",
+        ),
+    ],
+)
+def test_what_is_wrong_by_itself_is_refused_at_its_line(
+    text: str, word: str, said: str, advice: str, settings: Settings
+) -> None:
+    message = str(refusal(text, settings))
+    assert f"line {line_of(text, word)}, column " in message
+    assert said in message
+    assert advice in message
+
+
+@pytest.mark.usefixtures("no_audit")
+def test_ten_megabytes_are_refused_unread(settings: Settings) -> None:
+    text = HEAD + "include:\n" + "  - &a {dtype: float32}\n" + "  - *a\n" * 1_500_000
+    assert len(text) > 10_000_000
+    message = str(refusal(text, settings))
+    assert "the file is larger than 1,048,576 bytes" in message
+    assert "Use axes" in message
+
+
+@pytest.mark.usefixtures("no_audit")
+def test_aliases_count_as_often_as_they_are_used(settings: Settings) -> None:
+    levels = "\n".join(f"  - &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))
+    text = f"name: bomb\ninclude:\n  - &a0 [x, x]\n{levels}\n"
+    assert len(text) < 1000
+    message = str(refusal(text, settings))
+    assert "line " in message
+    assert "50,000" in message
+
+
+@pytest.mark.usefixtures("no_audit")
+def test_unknown_cell_names_the_nearest(settings: Settings) -> None:
+    message = str(refusal(QUICKSTART.read_text(), settings, only="sp-full-grap"))
+    assert "no cell is called" in message
+    assert "Did you mean sp-full-graph?" in message
+
+
+# --- refused by the engine, or by what this machine can hold ---------------------------------------------------------
+
+REFUSED = """\
+name: refused by the engine
+engine:
+  dtype: float32
+include:
+  - name: no-model
+    model: /no/such/model
+  - name: no-tiny-model
+    model: tiny:lama
+  - name: no-norm
+    model: tiny:llama?rms_norm_eps=0
+  - name: no-norm-either
+    model: tiny:llama
+    hf_overrides: {rms_norm_eps: 0.0}
+  - name: heads-do-not-divide
+    model: tiny:llama
+    tensor_parallel_size: 3
+  - name: nine-ranks
+    model: tiny:llama?heads=3&hidden=96&kv_heads=3&layers=3
+    pipeline_parallel_size: 3
+    tensor_parallel_size: !!int 3
+  - name: sixteen-ranks
+    model: tiny:llama?heads=16&hidden=512&kv_heads=16
+    tensor_parallel_size: 16
+  - name: eight-ranks
+    model: tiny:llama?heads=8&hidden=256&kv_heads=8
+    tensor_parallel_size: 8
+  - name: too-long
+    model: tiny:llama
+    max_model_len: 100000
+  - name: healthy
+    model: tiny:llama
+"""
+
+
+@pytest.fixture(scope="module")
+def refused(settings: Settings) -> tuple[MatrixProblem, ...]:
+    return refusal(REFUSED, settings).problems
+
+
+@pytest.mark.parametrize(
+    ("cell", "word", "said"),
+    [
+        (
+            "no-model",
+            "model: /no/such",
+            "there is no folder '/no/such/model'; give a folder with a config.json, a hub id",
+        ),
+        ("no-tiny-model", "tiny:lama", "there is no tiny model 'lama'; known: llama"),
+        ("no-norm", "rms_norm_eps=0", "it must be above 0"),
+        ("no-norm-either", "hf_overrides", "the model's rms_norm_eps is 0.0"),
+        ("heads-do-not-divide", "tensor_parallel_size: 3", "Total number of attention heads (4) must be divisible by"),
+        ("nine-ranks", "!!int", "needs 9 ranks (tensor × pipeline parallel) and at most 8 ranks may share the cores"),
+        ("sixteen-ranks", "tensor_parallel_size: 16", "needs 16 ranks"),
+        ("too-long", "max_model_len", "User-specified max_model_len (100000) is greater than the derived"),
+    ],
+)
+def test_what_the_engine_refuses_is_shown_at_the_line_that_asks_for_it(
+    cell: str, word: str, said: str, refused: tuple[MatrixProblem, ...]
+) -> None:
+    (problem,) = (problem for problem in refused if problem.message.startswith(f"cell {cell}"))
+    assert problem.place is not None
+    assert problem.place.line == line_of(REFUSED, word)
+    assert said in problem.message
+    assert str(problem).startswith(f"line {problem.place.line}, column ")
+
+
+@pytest.mark.parametrize("cell", ["nine-ranks", "sixteen-ranks"])
+def test_too_many_ranks_say_what_to_do(cell: str, refused: tuple[MatrixProblem, ...]) -> None:
+    (problem,) = (problem for problem in refused if problem.message.startswith(f"cell {cell} "))
+    assert problem.hint == "Ask for fewer ranks, or raise SHARDPROOF_MAX_RANKS_PER_MACHINE"
+
+
+def test_every_bad_cell_is_told_at_once_and_no_good_one(refused: tuple[MatrixProblem, ...]) -> None:
+    cells = [problem.message.split()[1].rstrip(":") for problem in refused]
+    assert cells == [
+        "no-model",
+        "no-tiny-model",
+        "no-norm",
+        "no-norm-either",
+        "heads-do-not-divide",
+        "nine-ranks",
+        "sixteen-ranks",
+        "too-long",
+    ]
+    lines = [problem.place.line for problem in refused if problem.place]
+    assert lines == sorted(lines)
+
+
+# --- and what is right -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def quickstart(settings: Settings) -> Plan:
+    return plan(parse(QUICKSTART.read_text()), settings)
+
+
+def test_quickstart_is_planned(quickstart: Plan, settings: Settings) -> None:
+    assert [planned.cell.name for planned in quickstart.cells] == [
+        "replicated",
+        "sp-full-graph",
+        "sp-piecewise-asked",
+        "sp-guard-removed",
+    ]
+    assert all(planned.audited.problems == [] for planned in quickstart.cells)
+    assert not settings.artifacts_dir.exists()
+
+
+def test_equal_effective_settings_are_found(quickstart: Plan) -> None:
+    shared = {p.cell.name: p.duplicate_of.name for p in quickstart.cells if p.duplicate_of}
+    assert shared == {"sp-piecewise-asked": "sp-full-graph"}
+
+
+def test_override_is_shown_with_its_reason_and_the_removed_guard_without(quickstart: Plan) -> None:
+    written: dict[str, Any] = {
+        planned.cell.name: [(change.key, change.reason) for change in planned.audited.changes if change.written]
+        for planned in quickstart.cells
+    }
+    ((key, reason),) = written.pop("sp-piecewise-asked")
+    assert key == "compilation_config.splitting_ops"
+    assert "requires full-graph compilation" in reason
+    assert not any(written.values())
+    removed = quickstart.cells[-1].audited.patches
+    assert removed == {Patch.FULL_GRAPH_SP: PatchState.REMOVED, Patch.FALLBACK_FAST_PATH: PatchState.NATIVE}

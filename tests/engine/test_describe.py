@@ -1,0 +1,121 @@
+"""The catalogue has vLLM's own names, and the domain can read a matrix with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.domain.document import parse
+from service.domain.errors import MatrixError
+from service.domain.matrix import expand
+from workers.probes.describe import describe, diagnose
+from workers.protocol import Catalogue, Patch, PatchState
+
+QUICKSTART = Path(__file__).parents[2] / "deploy/matrices/quickstart.yaml"
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return describe()
+
+
+@pytest.mark.parametrize(
+    ("key", "part"),
+    [
+        ("model", "str"),
+        ("dtype", "Literal['auto', 'half', 'float16', 'bfloat16', 'float', 'float32']"),
+        ("tensor_parallel_size", "int"),
+        ("pipeline_parallel_size", "int"),
+        ("enforce_eager", "bool"),
+        ("max_model_len", "int"),
+        ("hf_overrides", "dict"),
+        ("compilation_config.mode", "CompilationMode"),
+        ("compilation_config.splitting_ops", "list[str] | None"),
+        ("compilation_config.cudagraph_mode", "CUDAGraphMode"),
+        ("compilation_config.use_inductor_graph_partition", "bool"),
+        ("compilation_config.pass_config.enable_sp", "bool"),
+        ("compilation_config.pass_config.fuse_gemm_comms", "bool"),
+        ("compilation_config.pass_config.sp_min_token_num", "int | None"),
+        ("attention_config.backend", "None"),
+    ],
+)
+def test_setting_is_known_by_vllms_name(key: str, part: str, catalogue: Catalogue) -> None:
+    assert part in catalogue.keys[key].type
+    assert not catalogue.keys[key].nested
+
+
+def test_dotted_keys_reach_into_what_is_nested_and_nothing_else(catalogue: Catalogue) -> None:
+    nested = {key for key, info in catalogue.keys.items() if info.nested}
+    assert {"compilation_config", "compilation_config.pass_config", "attention_config", "kernel_config"} <= nested
+    assert {key.rpartition(".")[0] for key in catalogue.keys if "." in key} == nested
+
+
+def test_nothing_private_is_offered(catalogue: Catalogue) -> None:
+    assert [key for key in catalogue.keys if any(part.startswith("_") for part in key.split("."))] == []
+    assert "compilation_config.pass_config.static_forward_context" not in catalogue.keys
+
+
+def test_types_are_written_as_a_person_would(catalogue: Catalogue) -> None:
+    unreadable = ("typing.", "NoneType", "ForwardRef", "<class")
+    assert {k: i.type for k, i in catalogue.keys.items() if any(word in i.type for word in unreadable)} == {}
+
+
+def test_environment_says_what_answers(catalogue: Catalogue) -> None:
+    import torch
+    import vllm
+
+    found = catalogue.environment
+    assert (found.vllm, found.torch) == (vllm.__version__, torch.__version__)
+    assert found.cores >= 1
+    assert (found.device == "cpu") is (found.devices == 0)
+
+
+@pytest.mark.usefixtures("native_patches")
+def test_diagnosis_has_every_patch_and_guard() -> None:
+    found = diagnose()
+    assert found.patches == dict.fromkeys(Patch, PatchState.NATIVE)
+    assert [guard.name for guard in found.guards] == ["config-rule", "sp-pass", "async-tp-pass", "runner-helper"]
+    assert False not in [guard.held for guard in found.guards]
+
+
+# --- what the domain makes of it -------------------------------------------------------------------------------------
+
+
+def test_quickstart_has_its_four_cells(catalogue: Catalogue) -> None:
+    matrix = expand(parse(QUICKSTART.read_text()), catalogue)
+    assert [cell.name for cell in matrix.cells] == [
+        "replicated",
+        "sp-full-graph",
+        "sp-piecewise-asked",
+        "sp-guard-removed",
+    ]
+    assert {cell.engine["tensor_parallel_size"] for cell in matrix.cells} == {2}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tensor_paralel_size: 2", "The nearest known key is tensor_parallel_size"),
+        (
+            "compilation_config.pass_config.enable_spp: true",
+            "The nearest known key is compilation_config.pass_config.enable_s",
+        ),
+        ("tensor_parallel_size: two", "tensor_parallel_size expects an integer"),
+        ("compilation_config.splitting_ops: [1]", "compilation_config.splitting_ops expects a list"),
+        (
+            "compilation_config.pass_config.enable_sp: 'yes'",
+            "compilation_config.pass_config.enable_sp expects true or false",
+        ),
+        ("dtype: float33", "dtype expects"),
+        ("max_model_len: [1]", "max_model_len expects"),
+        ("enforce_eager: 1", "enforce_eager expects true or false"),
+        ("compilation_config: fast", "compilation_config expects a mapping"),
+    ],
+)
+def test_domain_refuses_with_the_real_catalogue(line: str, said: str, catalogue: Catalogue) -> None:
+    text = f"name: wrong\nengine:\n  model: tiny:llama\n  {line}\n"
+    with pytest.raises(MatrixError) as refused:
+        expand(parse(text), catalogue)
+    assert said in str(refused.value)
+    assert str(refused.value).startswith("line 4, column 3")
