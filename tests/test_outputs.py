@@ -100,10 +100,12 @@ def test_a_tie_does_not_hide_a_flip() -> None:
     tied = against(close, tie)
     assert tied.klass is OutputClass.FLIP
     assert tied.first_difference is not None
-    assert (tied.first_difference.request, tied.first_difference.margin) == (0, pytest.approx(1e-4))
+    assert tied.first_difference.request == 0
+    assert tied.first_difference.margin == pytest.approx(1e-4)
     both_differ = against(close, both(tie, flip))
     assert both_differ.first_difference is not None
-    assert (both_differ.first_difference.request, both_differ.first_difference.margin) == (1, pytest.approx(0.4))
+    assert both_differ.first_difference.request == 1
+    assert both_differ.first_difference.margin == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

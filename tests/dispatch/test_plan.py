@@ -1,4 +1,4 @@
-"""From a matrix file to resolved cells, as users get it: the engine is asked in processes of its own, none is started."""
+"""From a matrix file to resolved cells, as users get it: processes of their own are asked, and no engine is started."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ HEAD = "name: wrong\nengine:\n  model: tiny:llama\n"
         pytest.param(
             f"{HEAD}  dtype: [float32\nmatrix: {{}}\n",
             "matrix",
-            "not YAML",
-            "",
+            "not valid YAML: expected ',' or ']'",
+            "Check the indentation, brackets and quotes up to there",
             id="not YAML",
         ),
     ],
@@ -157,6 +157,12 @@ def test_unknown_cell_names_the_nearest(settings: Settings) -> None:
     assert "Did you mean sp-full-graph?" in message
 
 
+def test_interpreter_that_is_not_there_is_told_apart_from_a_wrong_matrix(settings: Settings) -> None:
+    lost = settings.model_copy(update={"python": Path("/no/such/python")})
+    with pytest.raises(questions.EngineEnvironmentError, match="/no/such/python cannot be started.*SHARDPROOF_PYTHON"):
+        plan(parse(QUICKSTART.read_text()), lost)
+
+
 # --- refused by the engine, or by what this machine can hold ---------------------------------------------------------
 
 REFUSED = """\
@@ -175,11 +181,11 @@ include:
     hf_overrides: {rms_norm_eps: 0.0}
   - name: heads-do-not-divide
     model: tiny:llama
-    tensor_parallel_size: 3
+    tensor_parallel_size: 3  # of 4 heads
   - name: nine-ranks
     model: tiny:llama?heads=3&hidden=96&kv_heads=3&layers=3
     pipeline_parallel_size: 3
-    tensor_parallel_size: !!int 3
+    tensor_parallel_size: 3  # times 3
   - name: sixteen-ranks
     model: tiny:llama?heads=16&hidden=512&kv_heads=16
     tensor_parallel_size: 16
@@ -210,8 +216,12 @@ def refused(settings: Settings) -> tuple[MatrixProblem, ...]:
         ("no-tiny-model", "tiny:lama", "there is no tiny model 'lama'; known: llama"),
         ("no-norm", "rms_norm_eps=0", "it must be above 0"),
         ("no-norm-either", "hf_overrides", "the model's rms_norm_eps is 0.0"),
-        ("heads-do-not-divide", "tensor_parallel_size: 3", "Total number of attention heads (4) must be divisible by"),
-        ("nine-ranks", "!!int", "needs 9 ranks (tensor × pipeline parallel) and at most 8 ranks may share the cores"),
+        ("heads-do-not-divide", "# of 4 heads", "Total number of attention heads (4) must be divisible by"),
+        (
+            "nine-ranks",
+            "# times 3",
+            "needs 9 ranks (tensor × pipeline parallel) and at most 8 ranks may share the cores",
+        ),
         ("sixteen-ranks", "tensor_parallel_size: 16", "needs 16 ranks"),
         ("too-long", "max_model_len", "User-specified max_model_len (100000) is greater than the derived"),
     ],
@@ -219,7 +229,11 @@ def refused(settings: Settings) -> tuple[MatrixProblem, ...]:
 def test_what_the_engine_refuses_is_shown_at_the_line_that_asks_for_it(
     cell: str, word: str, said: str, refused: tuple[MatrixProblem, ...]
 ) -> None:
-    (problem,) = (problem for problem in refused if problem.message.startswith(f"cell {cell}"))
+    (problem,) = (
+        problem
+        for problem in refused
+        if problem.message.startswith(f"cell {cell}:") or f"cell {cell} needs" in problem.message
+    )
     assert problem.place is not None
     assert problem.place.line == line_of(REFUSED, word)
     assert said in problem.message
@@ -228,7 +242,7 @@ def test_what_the_engine_refuses_is_shown_at_the_line_that_asks_for_it(
 
 @pytest.mark.parametrize("cell", ["nine-ranks", "sixteen-ranks"])
 def test_too_many_ranks_say_what_to_do(cell: str, refused: tuple[MatrixProblem, ...]) -> None:
-    (problem,) = (problem for problem in refused if problem.message.startswith(f"cell {cell} "))
+    (problem,) = (problem for problem in refused if problem.message.startswith(f"cell {cell} needs"))
     assert problem.hint == "Ask for fewer ranks, or raise SHARDPROOF_MAX_RANKS_PER_MACHINE"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +29,7 @@ def born(t: float, rank: int, started: float, pid: int | None = None) -> RawEven
     return {"kind": "rank", "t": t, "pid": RANK + rank if pid is None else pid, "rank": rank, "started": started}
 
 
-def line(events: list[RawEvent], until: float, timers: Mapping[str, float] | None = None) -> RankTimes:
+def line(events: Sequence[RawEvent], until: float, timers: Mapping[str, float] | None = None) -> RankTimes:
     """The line of rank 0, of an arm from 0 to ``until``."""
     return rank_times(events, 0.0, until, {0: timers or {}})[0]
 
@@ -162,7 +162,7 @@ def test_each_rank_has_its_own_timers() -> None:
     assert ["dynamo" in seconds(item) for item in found] == [False, True]
 
 
-# --- any events --------------------------------------------------------------------------------------------------------
+# --- any events ------------------------------------------------------------------------------------------------------
 
 # Sixteenths of a second are exact in binary, so that sums can be compared exactly.
 TIMES = st.integers(-32, 400).map(lambda sixteenths: sixteenths / 16)
