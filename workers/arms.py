@@ -116,12 +116,11 @@ class Arm:
                         self._cut()
                     fresh = self._read(selector) if any(key.data == _PIPE for key in ready) else []
                     gone = [key.fd for key in ready if key.data == _PROCESS]
-                    self._note(fresh, [self._watched[descriptor] for descriptor in gone])
                     for descriptor in gone:
                         selector.unregister(descriptor)
-                    for event in fresh:
-                        self._watch(event, selector)
-                        yield event
+                    pids = [self._watched[descriptor] for descriptor in gone]
+                    self._note(fresh, pids + self._watch(fresh, selector))
+                    yield from fresh
                     ended = any(key.data == _SUPERVISOR for key in ready)
                 last = self._read(selector)
                 self._note(last, [])
@@ -152,21 +151,25 @@ class Arm:
         self.events += fresh
         return fresh
 
-    def _watch(self, event: RawEvent, selector: selectors.BaseSelector) -> None:
-        """See when the process that sent ``event`` goes. One that is both main process and rank goes by its rank."""
-        pid, rank = event["pid"], event.get("rank")
-        known = pid in self._rank_of
-        if rank is not None or not known:
-            self._rank_of[pid] = rank
-        if known:
-            return
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self._note([], [pid])
-            return
-        self._watched[descriptor] = pid
-        selector.register(descriptor, selectors.EVENT_READ, _PROCESS)
+    def _watch(self, fresh: list[RawEvent], selector: selectors.BaseSelector) -> list[int]:
+        """See when the processes that sent ``fresh`` go. Those that are gone already are returned.
+
+        A process that is both main process and rank goes by its rank.
+        """
+        news = dict.fromkeys(event["pid"] for event in fresh if event["pid"] not in self._rank_of)
+        for event in fresh:
+            if event.get("rank") is not None or event["pid"] not in self._rank_of:
+                self._rank_of[event["pid"]] = event.get("rank")
+        gone = []
+        for pid in news:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                gone.append(pid)
+                continue
+            self._watched[descriptor] = pid
+            selector.register(descriptor, selectors.EVENT_READ, _PROCESS)
+        return gone
 
     def _note(self, fresh: list[RawEvent], gone: list[int]) -> None:
         """Remember the first sign of trouble.

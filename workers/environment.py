@@ -15,6 +15,7 @@ FULL_COMPILE = "SHARDPROOF_FULL_COMPILE"
 EVENTS = "SHARDPROOF_EVENTS"
 PATCHES = "SHARDPROOF_PATCHES"
 TAPS = "SHARDPROOF_TAPS"
+FAULTS = "SHARDPROOF_FAULTS"
 
 NOT_INHERITED = ("RAY_", "VLLM_", "TORCHINDUCTOR_", "TORCH_COMPILE_", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
 """Prefixes of variables that change what an engine compiles or where it caches."""
@@ -44,6 +45,7 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
             "PYTHONWARNINGS": "ignore:resource_tracker",
             PATCHES: json.dumps(spec.patches),
             TAPS: "1" if spec.taps else "0",
+            FAULTS: "1" if spec.trials else "0",
         }
         | spec.env
     )

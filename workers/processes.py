@@ -46,7 +46,7 @@ def end_descendants(grace_s: float = 2.0) -> None:
     """
     deadline = time.monotonic() + grace_s
     mapped: set[Path] = set()
-    while alive := [process for process in psutil.Process().children(recursive=True) if _runs(process)]:
+    while alive := [process for process in psutil.Process().children(recursive=True) if _runs(process.pid)]:
         spared = time.monotonic() < deadline
         for process in alive:
             mapped |= _shared_memory(process)
@@ -60,10 +60,10 @@ def end_descendants(grace_s: float = 2.0) -> None:
         path.unlink(missing_ok=True)
 
 
-def _runs(process: psutil.Process) -> bool:
-    """It may go, and be reaped by its own parent, at any moment."""
+def _runs(pid: int) -> bool:
+    """It may go, and be reaped by its own parent, at any moment. One that nobody reaps does not run."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     return False
 
 
@@ -98,7 +98,7 @@ def scratch_folder() -> Iterator[Path]:
     root = Path(tempfile.gettempdir())
     for stale in root.glob(f"{SCRATCH}*-*"):
         owner = stale.name.removeprefix(SCRATCH).partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+        if owner.isdigit() and not _runs(int(owner)):
             _take_away(stale)
     folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=root))
     try:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
+from pydantic import ValidationError as ValidationError  # what a message is refused with
 
 PROTOCOL = 1
 
@@ -204,11 +205,31 @@ class BatchPlan(Message):
     waves: list[list[int]] = [[1], [2, 3], [5, 1, 8], [17, 4]]
 
 
+class Fault(Message):
+    """A known fault, switched on in a running engine by the self-test. The checker never sees it.
+
+    ``site`` and ``rank``: where; ``None`` means everywhere. For a collective ``site`` counts its calls within a step.
+    """
+
+    kind: str
+    site: int | None = None
+    rank: int | None = None
+    seed: int = 0
+
+
+class Trial(Message):
+    """One more batch plan in an engine that runs already. It is recorded in the folder ``name`` below the arm's."""
+
+    name: str
+    batch: BatchPlan
+    fault: Fault | None = None
+
+
 class ArmSpec(Message):
     """One engine start. ``key`` addresses it by content: equal keys mean equal settings, plan, patches and versions.
 
     ``known_models``: a cache root from which vLLM's descriptions of model classes are taken over, which spares an arm
-    that is not timed a subprocess. They hold nothing compiled.
+    that is not timed a subprocess. They hold nothing compiled. ``trials`` are run after the batch plan, one by one.
     """
 
     role: Role
@@ -223,6 +244,7 @@ class ArmSpec(Message):
     models_dir: str
     timeout_s: float
     known_models: str | None = None
+    trials: list[Trial] = []
 
 
 class Policy(Message):

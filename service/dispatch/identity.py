@@ -13,12 +13,16 @@ def me() -> str:
 
 
 def alive(owner: str) -> bool:
-    """Is ``owner`` a running process? One on another machine cannot be asked and counts as running."""
+    """Is ``owner`` a running process? One on another machine cannot be asked and counts as running.
+
+    A process that has ended and that nobody has waited for (in a container perhaps never) does not run.
+    """
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     if host != socket.gethostname() or not rest.isdigit():
         return host != socket.gethostname()
     try:
-        return _identity(psutil.Process(int(rest))) == owner
+        process = psutil.Process(int(rest))
+        return process.status() != psutil.STATUS_ZOMBIE and _identity(process) == owner
     except psutil.NoSuchProcess:
         return False
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import ValidationError
-
 from service.domain.errors import Problems
 from service.domain.place import Path
 from service.domain.wording import found, listing, show
-from workers.protocol import BatchPlan, KeyInfo, Patch, PatchMode
+from workers.protocol import BatchPlan, KeyInfo, Patch, PatchMode, ValidationError
 
 ENVIRONMENTS = ("default",)
 PATCHES, ENV, BATCH, ENVIRONMENT = "patches", "env", "batch", "environment"

@@ -159,7 +159,7 @@ def test_unknown_cell_names_the_nearest(settings: Settings) -> None:
 
 def test_interpreter_that_is_not_there_is_told_apart_from_a_wrong_matrix(settings: Settings) -> None:
     lost = settings.model_copy(update={"python": Path("/no/such/python")})
-    with pytest.raises(questions.EngineEnvironmentError, match="/no/such/python cannot be started.*SHARDPROOF_PYTHON"):
+    with pytest.raises(questions.EngineEnvironmentError, match=r"/no/such/python cannot be started.*SHARDPROOF_PYTHON"):
         plan(parse(QUICKSTART.read_text()), lost)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,8 +39,13 @@ class Finished:
         return run / role
 
 
+SCRATCH = Path(tempfile.mkdtemp(prefix="sp-"))
+"""Temporary folder of the commands started here. Short: Ray puts sockets below it."""
+atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+
+
 def environment(home: Path) -> dict[str, str]:
-    return os.environ | {"SHARDPROOF_HOME": str(home)}
+    return os.environ | {"SHARDPROOF_HOME": str(home), "TMPDIR": str(SCRATCH)}
 
 
 def start(home: Path, *arguments: str | Path) -> subprocess.Popen[str]:
@@ -88,5 +95,5 @@ class Leftovers:
 
     @classmethod
     def now(cls) -> Leftovers:
-        scratch = {path for path in Path(tempfile.gettempdir()).iterdir() if path.name.startswith("shardproof-")}
-        return cls(frozenset(p.pid for p in engine_processes()), frozenset({*Path("/dev/shm").iterdir(), *scratch}))
+        files = frozenset({*Path("/dev/shm").iterdir(), *SCRATCH.iterdir()})
+        return cls(frozenset(process.pid for process in engine_processes()), files)

@@ -8,8 +8,8 @@ import pickle
 from typing import Any
 
 import pytest
-import torch._inductor.graph as graph
-import torch._inductor.lowering as lowering
+import torch._inductor.graph
+import torch._inductor.lowering
 import vllm  # noqa: F401  (installs its own fast path where it has one)
 
 from workers.engine.internals import allow_fallback
@@ -18,6 +18,8 @@ from workers.patches.fallback_fast_path import WITNESS, FallbackAllowList, unwra
 from workers.protocol import Patch, PatchMode, PatchState
 
 NAME = "FALLBACK_ALLOW_LIST"
+lowering: Any = torch._inductor.lowering
+graph: Any = torch._inductor.graph
 MODULES = (lowering, graph)
 
 
@@ -51,6 +53,13 @@ def without_native(monkeypatch: pytest.MonkeyPatch) -> Any:
 # --- the proxy -----------------------------------------------------------------------------------------------------
 
 
+class Reads:
+    """Not a name, but it reads like one."""
+
+    def __str__(self) -> str:
+        return "vllm::all_reduce"
+
+
 @pytest.mark.parametrize("name", ["vllm::all_reduce", "vllm_aiter::anything", "vllm::"])
 def test_proxy_contains_every_operation_of_vllms_namespaces(name: str) -> None:
     inner: set[object] = set()
@@ -77,6 +86,16 @@ def test_proxy_adds_discards_counts_and_iterates_over_the_inner_list() -> None:
     assert inner == {"c::d"}
     assert proxy.union({"e::f"}) == {"c::d", "e::f"}
     assert not FallbackAllowList(set()), "as an empty set"
+
+
+def test_proxy_takes_names_only() -> None:
+    assert Reads() not in FallbackAllowList(set())
+
+
+def test_proxies_around_proxies_are_all_taken_off() -> None:
+    inner = {"a::b"}
+    assert unwrapped(FallbackAllowList(FallbackAllowList(inner))) is inner
+    assert unwrapped(inner) is inner
 
 
 def test_proxy_of_a_list_without_an_attribute_has_it_neither() -> None:

@@ -30,8 +30,8 @@ from workers.probes.taps import TapPass
 HIDDEN, HEADS, TOKENS, EPSILON = 32, 4, 5, 1e-5
 TAP = torch.ops.shardproof.tap.default
 
-rms_norm = torch.ops.vllm_ir.rms_norm.default
-fused_add_rms_norm = torch.ops.vllm_ir.fused_add_rms_norm.default
+rms_norm: Any = torch.ops.vllm_ir.rms_norm.default
+fused_add_rms_norm: Any = torch.ops.vllm_ir.fused_add_rms_norm.default
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ class Weights:
 WEIGHTS = Weights()
 
 
-def model(x: torch.Tensor) -> torch.Tensor:
+def model(x: torch.Tensor) -> Any:
     """Norm, mix, then four times norm with residual and mix. The last residual is read by nobody."""
     carrier, residual = rms_norm(x, WEIGHTS.norms[0], EPSILON), x
     for norm, mixer in zip(WEIGHTS.norms[1:], WEIGHTS.mixers, strict=True):
@@ -93,7 +93,7 @@ def tapped(function: Callable[..., Any], *inputs: torch.Tensor) -> torch.fx.Grap
     return module
 
 
-def tap_nodes(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+def tap_nodes(module: torch.fx.GraphModule) -> list[Any]:
     return list(module.graph.find_nodes(op="call_function", target=TAP))
 
 
@@ -128,9 +128,9 @@ def test_whoever_read_the_carrier_reads_the_tap() -> None:
     for node in tap_nodes(module):
         assert set(node.args[0].users) == {node}
         assert len(node.users) == 1
-    relus = list(module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default))
+    relus: list[Any] = list(module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default))
     assert [node.args[0].target for node in relus] == [TAP] * 4
-    (output,) = module.graph.find_nodes(op="output")
+    output: Any = module.graph.output_node()
     assert output.args[0].target is TAP
 
 
@@ -143,7 +143,7 @@ def test_tap_has_the_value_of_its_carrier() -> None:
 
 
 def test_norms_of_heads_are_passed_over() -> None:
-    def with_head_norm(x: torch.Tensor) -> torch.Tensor:
+    def with_head_norm(x: torch.Tensor) -> Any:
         carrier = rms_norm(x, WEIGHTS.norms[0], EPSILON)
         heads = rms_norm(carrier.view(-1, HEADS, HIDDEN // HEADS), WEIGHTS.head_norm, EPSILON)
         flat = rms_norm(carrier.view(-1, HIDDEN // HEADS), WEIGHTS.head_norm, EPSILON)
@@ -315,12 +315,13 @@ class EagerModel(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norms = torch.nn.ModuleList(RMSNorm(HIDDEN, EPSILON) for _ in WEIGHTS.norms)
-        self.head_norm = RMSNorm(HIDDEN // HEADS, EPSILON)
-        for norm, weight in zip(self.norms, WEIGHTS.norms, strict=True):
+        self.norms: Any = torch.nn.ModuleList(RMSNorm(HIDDEN, EPSILON) for _ in WEIGHTS.norms)
+        self.head_norm: Any = RMSNorm(HIDDEN // HEADS, EPSILON)
+        norms: Any = self.norms
+        for norm, weight in zip(norms, WEIGHTS.norms, strict=True):
             norm.weight.data.copy_(weight)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         carrier, residual = self.norms[0](x), x
         self.head_norm(carrier.view(-1, HIDDEN // HEADS))
         self.head_norm(carrier.view(-1, HEADS, HIDDEN // HEADS))
@@ -441,10 +442,10 @@ def test_without_the_pass_nothing_is_applicable_or_claimed() -> None:
 @pytest.mark.parametrize(("taps_wanted", "last"), [("1", TapPass), ("0", CountAfter)])
 def test_our_passes_stand_around_vllms(taps_wanted: str, last: type, monkeypatch: pytest.MonkeyPatch) -> None:
     SequenceParallelismPass = type("SequenceParallelismPass", (SpPass,), {})
-    manager = SimpleNamespace(passes=[object(), SequenceParallelismPass()], add=lambda p: manager.passes.append(p))
+    manager: Any = SimpleNamespace(passes=[object(), SequenceParallelismPass()], add=lambda p: manager.passes.append(p))
     config: Any = SimpleNamespace(model_config=SimpleNamespace(get_hidden_size=lambda: HIDDEN))
     monkeypatch.setenv("SHARDPROOF_TAPS", taps_wanted)
-    passes.install(manager, config)  # type: ignore[arg-type]
+    passes.install(manager, config)
     assert isinstance(manager.passes[0], CountBefore)
     assert isinstance(manager.passes[-1], last)
     assert manager.passes[0].sp_pass is manager.passes[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workers.engine.events import phase
-from workers.protocol import ArmSpec
+from workers.protocol import ArmSpec, BatchPlan
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -48,15 +48,26 @@ def _arm_settings() -> dict[str, Any]:
 
 
 def _drive(engine: LLMEngine, spec: ArmSpec) -> list[dict[str, Any]]:
-    from workers.engine.drive import drive
-
-    vocabulary = engine.vllm_config.model_config.get_vocab_size()
     if spec.taps:
         engine.collective_rpc("shardproof_record", args=(True,))
-    outputs = drive(engine, spec.batch, vocabulary)
+    outputs = _recorded(engine, spec.batch, spec, Path(spec.folder))
+    for trial in spec.trials:
+        folder = Path(spec.folder) / trial.name
+        folder.mkdir(parents=True, exist_ok=True)
+        fault = trial.fault.model_dump() if trial.fault else None
+        engine.collective_rpc("shardproof_fault", args=(fault,))
+        answers = _recorded(engine, trial.batch, spec, folder)
+        (folder / "result.json").write_text(json.dumps({"outputs": answers}))
+    return outputs
+
+
+def _recorded(engine: LLMEngine, plan: BatchPlan, spec: ArmSpec, folder: Path) -> list[dict[str, Any]]:
+    """Drive ``plan`` and leave what the taps saw in ``folder``."""
+    from workers.engine.drive import drive
+
+    outputs = drive(engine, plan, engine.vllm_config.model_config.get_vocab_size())
     if spec.taps:
-        engine.collective_rpc("shardproof_record", args=(False,))
-        engine.collective_rpc("shardproof_save_taps", args=(spec.folder,))
+        engine.collective_rpc("shardproof_save_taps", args=(str(folder),))
     return outputs
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from workers.engine import internals
 from workers.probes.recorder import RECORDER
+from workers.protocol import Fault
+from workers.selftest.faults import STATE
 
 
 class ProbeExtension:
@@ -25,8 +27,18 @@ class ProbeExtension:
 
     def shardproof_save_taps(self, folder: str) -> int:
         """Write this rank's taps into ``folder``; the number of steps written."""
+        steps = len(RECORDER.steps)
         RECORDER.save(Path(folder), self.rank)
-        return len(RECORDER.steps)
+        return steps
+
+    def shardproof_fault(self, fault: dict[str, Any] | None) -> None:
+        """Switch ``fault`` on, or whatever is on off."""
+        from vllm.distributed import get_tp_group
+
+        group = get_tp_group()
+        STATE.rank = group.rank_in_group
+        STATE.gather = lambda value: list(group.all_gather(value, dim=0).chunk(group.world_size))
+        STATE.set(None if fault is None else Fault.model_validate(fault))
 
     def shardproof_counters(self) -> dict[str, Any]:
         """vLLM's counters, PyTorch's compile timers, the graph census, the guards and the peak memory of this rank."""

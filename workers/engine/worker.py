@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workers.engine.events import emit, phase, process_started
 from workers.probes.recorder import RECORDER
+from workers.selftest.faults import STATE
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -49,6 +50,7 @@ class TimedWorker:
         if tokens == 0:
             return super().execute_model(scheduler_output)  # type: ignore[misc]
         RECORDER.begin(tokens)
+        STATE.begin_step()
         try:
             return super().execute_model(scheduler_output)  # type: ignore[misc]
         except BaseException as error:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from vllm.platforms.cpu import CpuPlatform
 
+from workers import environment
+
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
@@ -68,4 +70,6 @@ class FullCompileCpuPlatform(CpuPlatform):
     def get_device_communicator_cls(cls) -> str:
         if os.environ.get(COLLECTIVE_ENV) == IN_PLACE:
             return super().get_device_communicator_cls()
+        if os.environ.get(environment.FAULTS) == "1":
+            return "workers.selftest.communicator.FaultyCpuCommunicator"
         return "workers.platforms.communicator.OutOfPlaceCpuCommunicator"

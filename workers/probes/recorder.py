@@ -40,6 +40,10 @@ class Recorder:
             self.steps.append(self._open)
             self._open = None
 
+    def site(self, index: int) -> int | None:
+        """The number of the site that number ``index`` of the running graph is; ``None`` outside of steps."""
+        return None if self._open is None else self._base + index
+
     def record(self, residual: torch.Tensor, index: int, count: int) -> None:
         """Keep a copy of ``residual``, number ``index`` of ``count`` in the graph that runs now.
 
@@ -62,11 +66,15 @@ class Recorder:
             self._open.sites.append(residual.detach().clone())
 
     def save(self, folder: Path, rank: int) -> None:
-        """Write ``taps-rank<rank>.safetensors`` (tensor ``<step>/<site number>``) and its index beside it."""
+        """Write all steps, and forget them.
+
+        Into ``taps-rank<rank>.safetensors``, tensor ``<step>/<site number>``, with an index beside it.
+        """
         tensors = {f"{n}/{k}": t.contiguous() for n, step in enumerate(self.steps) for k, t in enumerate(step.sites)}
         save_file(tensors, folder / f"taps-rank{rank}.safetensors")
         index = [{"tokens": step.tokens, "sites": len(step.sites)} for step in self.steps]
         (folder / f"taps-rank{rank}.json").write_text(json.dumps({"steps": index}))
+        self.steps = []
 
 
 RECORDER = Recorder()

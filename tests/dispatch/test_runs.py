@@ -1,0 +1,161 @@
+"""Specifications of runs: where files lie, what is shared, and what a timed arm must not be given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.dispatch.questions import questions_cache
+from service.dispatch.runs import Workplace
+from service.domain.arms import ArmNeed, RunNeeds
+from service.domain.timeouts import Timeouts
+from service.settings import Settings
+from workers.protocol import BatchPlan, Check, Environment, Patch, PatchMode, Role, Shape
+
+ENVIRONMENT = Environment(
+    vllm="0.31.0", torch="2.13.0", ray="2.56.0", python="3.11.7", device="cpu", devices=0, cores=2
+)
+SHAPE = Shape(
+    tensor_parallel_size=2,
+    pipeline_parallel_size=1,
+    layers=2,
+    hidden_size=128,
+    dtype="float32",
+    sequence_parallelism=True,
+    full_graph=True,
+    compiled=True,
+)
+CHECKS = (Check.COMPILE, Check.RESIDUAL, Check.OUTPUTS)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    return Workplace("sweep-1", Settings(home=tmp_path), ENVIRONMENT, Timeouts(cold=100.0, warm=20.0, probe=50.0))
+
+
+def need(role: Role, **fields: Any) -> ArmNeed:
+    content: dict[str, Any] = {
+        "engine": {"model": "tiny:llama"},
+        "patches": dict.fromkeys(Patch, PatchMode.ON),
+        "env": {"A": "1"},
+        "batch": {"seed": 3},
+        "taps": role not in (Role.COLD, Role.WARM),
+    }
+    return ArmNeed(role, **(content | fields))
+
+
+NEEDS = RunNeeds(
+    own=(need(Role.COLD), need(Role.WARM), need(Role.PROBE)),
+    probe=None,
+    replicated=need(Role.REPLICATED, engine={"model": "tiny:llama", "sp": False}),
+    reference=need(Role.REFERENCE, engine={"model": "tiny:llama", "eager": True}),
+)
+
+
+# --- one arm ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_arm_is_what_was_needed(place: Workplace, tmp_path: Path) -> None:
+    arm = place.arm(need(Role.PROBE), tmp_path / "arm", tmp_path / "cache")
+    assert (arm.role, arm.taps, arm.env) == (Role.PROBE, True, {"A": "1"})
+    assert arm.engine == {"model": "tiny:llama"}
+    assert arm.patches == dict.fromkeys(Patch, PatchMode.ON)
+    assert arm.batch == BatchPlan(seed=3)
+    assert arm.key == need(Role.PROBE).key(ENVIRONMENT)
+    assert (arm.folder, arm.cache_root) == (str(tmp_path / "arm"), str(tmp_path / "cache"))
+    assert arm.models_dir == str(tmp_path / "models")
+
+
+@pytest.mark.parametrize(
+    ("role", "timeout_s"),
+    [(Role.COLD, 100.0), (Role.WARM, 20.0), (Role.PROBE, 50.0), (Role.REPLICATED, 50.0), (Role.REFERENCE, 50.0)],
+)
+def test_every_arm_has_its_timeout(place: Workplace, tmp_path: Path, role: Role, timeout_s: float) -> None:
+    assert place.arm(need(role), tmp_path, tmp_path).timeout_s == timeout_s
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_timed_arm_finds_out_about_models_by_itself(place: Workplace, tmp_path: Path, role: Role) -> None:
+    known = place.arm(need(role), tmp_path, tmp_path).known_models
+    timed = role in (Role.COLD, Role.WARM)
+    assert known == (None if timed else str(questions_cache(place.settings)))
+
+
+# --- shared arms -----------------------------------------------------------------------------------------------------
+
+
+def test_equal_needs_share_one_arm_whatever_part_they_play(place: Workplace) -> None:
+    probe, twin = need(Role.PROBE), need(Role.REPLICATED)
+    assert place.shared_key(probe) == place.shared_key(twin)
+    assert place.shared_folder(probe) == place.shared_folder(twin)
+    assert place.shared_key(need(Role.PROBE, batch={"seed": 4})) != place.shared_key(probe)
+
+
+def test_nothing_is_shared_with_another_sweep_or_another_engine(place: Workplace) -> None:
+    later = replace(place, sweep_id="sweep-2")
+    newer = replace(place, environment=ENVIRONMENT.model_copy(update={"vllm": "0.32.0"}))
+    keys = {found.shared_key(need(Role.PROBE)) for found in (place, later, newer)}
+    assert len(keys) == 3
+
+
+def test_the_run_of_a_shared_arm_is_one_engine_start(place: Workplace, tmp_path: Path) -> None:
+    wanted = need(Role.REFERENCE)
+    run = place.shared_run(wanted, SHAPE)
+    assert (run.run_id, run.cell, run.checks) == (place.shared_key(wanted), "reference", [])
+    assert (run.probe, run.replicated, run.reference) == (None, None, None)
+    (arm,) = run.arms
+    folder = tmp_path / "artifacts" / "sweep-1" / "arms" / place.shared_key(wanted)
+    assert (arm.folder, arm.cache_root) == (str(folder), str(folder / "cache"))
+    assert place.shared_folder(wanted) == folder
+
+
+# --- the run of a cell -----------------------------------------------------------------------------------------------
+
+
+def test_the_run_of_a_cell_has_its_own_arms_and_looks_at_the_shared_ones(place: Workplace, tmp_path: Path) -> None:
+    run = place.cell_run("run-1", "c1", CHECKS, NEEDS, SHAPE, lost=set())
+    assert (run.run_id, run.cell, tuple(run.checks), run.shape) == ("run-1", "c1", CHECKS, SHAPE)
+    folder = tmp_path / "artifacts" / "sweep-1" / "cells" / "c1" / "run-1"
+    assert {arm.role: Path(arm.folder) for arm in run.arms} == {
+        Role.COLD: folder / "cold", Role.WARM: folder / "warm", Role.PROBE: folder / "probe",
+    }  # fmt: skip
+    assert [arm.role for arm in run.arms] == [Role.COLD, Role.WARM, Role.PROBE]
+    assert NEEDS.replicated is not None
+    assert NEEDS.reference is not None
+    assert run.probe is None
+    assert run.replicated == str(place.shared_folder(NEEDS.replicated))
+    assert run.reference == str(place.shared_folder(NEEDS.reference))
+
+
+def test_cold_and_warm_share_one_cache_and_nobody_else_has_it(place: Workplace) -> None:
+    run = place.cell_run("run-1", "c1", CHECKS, NEEDS, SHAPE, lost=set())
+    again = place.cell_run("run-2", "c1", CHECKS, NEEDS, SHAPE, lost=set())
+    caches = {arm.role: arm.cache_root for arm in run.arms}
+    assert caches[Role.COLD] == caches[Role.WARM]
+    assert caches[Role.PROBE] != caches[Role.COLD]
+    # A second attempt is cold again.
+    assert not set(caches.values()) & {arm.cache_root for arm in again.arms}
+    shared = place.shared_run(need(Role.REPLICATED), SHAPE).arms[0].cache_root
+    assert shared not in caches.values()
+
+
+def test_a_cell_whose_probe_is_shared_is_told_where_it_is(place: Workplace) -> None:
+    twin = need(Role.REPLICATED)
+    run = place.cell_run("run-1", "c1", CHECKS, RunNeeds((), twin, None, None), SHAPE, lost=set())
+    assert (run.arms, run.probe) == ([], str(place.shared_folder(twin)))
+    assert (run.replicated, run.reference) == (None, None)
+
+
+@pytest.mark.parametrize("role", ["probe", "replicated", "reference"])
+def test_a_shared_arm_that_was_lost_is_not_looked_at(place: Workplace, role: str) -> None:
+    shared = replace(NEEDS, own=(), probe=need(Role.REPLICATED))
+    lost = {place.shared_key(getattr(shared, role))}
+    run = place.cell_run("run-1", "c1", CHECKS, shared, SHAPE, lost)
+    seen = {name for name in ("probe", "replicated", "reference") if getattr(run, name) is not None}
+    assert seen == {"probe", "replicated", "reference"} - {role}
+    elsewhere = replace(place, sweep_id="sweep-2")
+    other = {elsewhere.shared_key(getattr(shared, role))}
+    assert getattr(place.cell_run("run-1", "c1", CHECKS, shared, SHAPE, other), role) is not None

@@ -1,0 +1,542 @@
+"""An arm followed from outside, its engine played by a script: how it ended is told, and nothing of it is left.
+
+The script stands in for the interpreter of the engine environment. It sends the events of an engine that behaves as the
+scenario says. Where the order matters it waits at a gate until the test has seen what came before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.arms import LOG_TAIL_LINES, Arm, RawEvent, tail
+from workers.protocol import ArmReport, ArmSpec, BatchPlan, Outcome, Patch, PatchMode, Role
+
+pytestmark = pytest.mark.timeout(60)
+
+PRELUDE = """
+import json, os, signal, sys, time
+
+path = os.environ["SHARDPROOF_EVENTS"]
+folder = os.path.dirname(path)
+pipe = os.open(path, os.O_WRONLY)
+
+def send(text):
+    os.write(pipe, text.encode())
+
+def emit(kind, **data):
+    send(json.dumps({"kind": kind, "t": time.monotonic(), "pid": os.getpid(), "rank": None, **data}) + "\\n")
+
+def begin(name, rank=None):
+    emit("phase-begin", name=name, rank=rank)
+
+def end(name, rank=None):
+    emit("phase-end", name=name, rank=rank)
+
+def error(name, message, rank=None):
+    emit("error", name=name, message=message, rank=rank)
+
+def gate(name):
+    os.read(os.open(f"{folder}/{name}", os.O_RDONLY), 1)
+
+def kill_me(number=signal.SIGKILL):
+    os.kill(os.getpid(), number)
+
+def pause():
+    while True:
+        signal.pause()
+
+def start(rank, *steps):
+    pid = os.fork()
+    if pid == 0:
+        emit("rank", rank=rank, started=time.monotonic())
+        for step in steps:
+            step()
+        pause()
+    return pid
+
+def deliver():
+    with open(f"{folder}/result.json", "w") as file:
+        json.dump({"ranks": [{"peak_rss_bytes": 5}, {"peak_rss_bytes": 7}]}, file)
+"""
+
+
+class Stage:
+    """A folder for one arm whose engine plays a scenario. Gates are opened by name."""
+
+    def __init__(self, root: Path, **spec: Any) -> None:
+        self.folder = root / "arm"
+        self.folder.mkdir()
+        self.python = root / "python"
+        self.gates: dict[str, int] = {}
+        settings: dict[str, Any] = {
+            "role": Role.PROBE,
+            "key": "k1",
+            "engine": {"model": "tiny:llama"},
+            "patches": {Patch.FULL_GRAPH_SP: PatchMode.ON},
+            "env": {"OF_THE_CELL": "yes"},
+            "batch": BatchPlan(),
+            "taps": True,
+            "folder": str(self.folder),
+            "cache_root": str(root / "cache"),
+            "models_dir": str(root / "models"),
+            "timeout_s": 600.0,
+        }
+        self.spec = ArmSpec(**(settings | spec))
+
+    def play(self, scenario: str, *gates: str) -> Arm:
+        # The script's own imports are all of the standard library.
+        self.python.write_text(f"#!{sys.executable} -S\n{PRELUDE}\n{scenario}\n")
+        self.python.chmod(0o755)
+        for name in gates:
+            os.mkfifo(self.folder / name)
+            self.gates[name] = os.open(self.folder / name, os.O_RDWR)
+        return Arm(self.spec, 2, str(self.python))
+
+    def open(self, name: str) -> None:
+        os.write(self.gates[name], b"\n")
+
+    def close(self) -> None:
+        for descriptor in self.gates.values():
+            os.close(descriptor)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    made = Stage(tmp_path)
+    yield made
+    made.close()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def run(arm: Arm, react: Callable[[RawEvent], None] = lambda event: None) -> ArmReport:
+    """Follow ``arm`` to its end. No process that sent an event is left then."""
+    alive: dict[int, int] = {}
+    with arm:
+        for event in arm.follow():
+            if event["pid"] not in alive and os.path.exists(f"/proc/{event['pid']}"):
+                alive[event["pid"]] = os.pidfd_open(event["pid"])
+            react(event)
+        poll = select.poll()
+        for descriptor in alive.values():
+            poll.register(descriptor, select.POLLIN)
+        assert len(poll.poll(0)) == len(alive)
+    for descriptor in alive.values():
+        os.close(descriptor)
+    return arm.report()
+
+
+def on(stage: Stage, opens: dict[str, tuple[str, int | None]]) -> Callable[[RawEvent], None]:
+    """Open a gate when (kind or name, rank) has been seen."""
+
+    def react(event: RawEvent) -> None:
+        for gate, (what, rank) in opens.items():
+            if what in (event["kind"], event.get("name")) and event.get("rank") == rank:
+                stage.open(gate)
+
+    return react
+
+
+def told(report: ArmReport) -> tuple[Outcome, int | None, str | None, str]:
+    assert report.failure is not None
+    return report.outcome, report.failure.rank, report.failure.phase, report.failure.message
+
+
+# --- it comes through ------------------------------------------------------------------------------------------------
+
+
+def test_an_arm_that_comes_through(stage: Stage) -> None:
+    arm = stage.play("begin('import'); end('import'); begin('start'); start(0); end('start'); deliver()")
+    report = run(arm)
+    assert (report.outcome, report.failure, report.peak_rss_bytes) == (Outcome.OK, None, 7)
+    assert (report.role, report.key, report.folder) == (Role.PROBE, "k1", str(stage.folder))
+    assert report.wall_s == arm.end - arm.begin > 0
+    assert arm.result() == {"ranks": [{"peak_rss_bytes": 5}, {"peak_rss_bytes": 7}]}
+
+
+def test_events_come_in_the_order_in_which_each_process_sent_them(stage: Stage) -> None:
+    scenario = (
+        "begin('start'); start(0, lambda: begin('a', 0), lambda: end('a', 0)); gate('go'); end('start'); deliver()"
+    )
+    arm = stage.play(scenario, "go")
+    seen: list[RawEvent] = []
+    go = on(stage, {"go": ("phase-end", 0)})
+
+    def react(event: RawEvent) -> None:
+        seen.append(event)
+        go(event)
+
+    run(arm, react)
+    assert seen == arm.events
+    assert [event["kind"] for event in seen if event["rank"] == 0] == ["rank", "phase-begin", "phase-end"]
+    assert [event["kind"] for event in seen if event["rank"] is None] == ["phase-begin", "phase-end"]
+
+
+def test_what_the_engine_is_given(stage: Stage) -> None:
+    arm = stage.play("print(sys.argv[1:]); print(json.dumps(dict(os.environ))); deliver()")
+    assert run(arm).outcome is Outcome.OK
+    arguments, variables = tail(stage.folder / "engine.log")[0], (stage.folder / "engine.log").read_text()
+    assert arguments == str(["-m", "workers.engine", "run", "--request", str(stage.folder / "spec.json")])
+    seen = json.loads(variables.splitlines()[1])
+    assert (seen["OF_THE_CELL"], seen["SHARDPROOF_TAPS"]) == ("yes", "1")
+    assert json.loads(seen["SHARDPROOF_PATCHES"]) == {"full_graph_sp": "on"}
+    assert ArmSpec.model_validate_json((stage.folder / "spec.json").read_bytes()) == stage.spec
+
+
+def test_the_pipe_is_gone_afterwards_and_an_old_one_is_no_obstacle(stage: Stage) -> None:
+    os.mkfifo(stage.folder / "events")
+    assert run(stage.play("deliver()")).outcome is Outcome.OK
+    assert sorted(path.name for path in stage.folder.iterdir()) == ["engine.log", "result.json", "spec.json"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_known_of_models_is_taken_over(tmp_path: Path, known: bool) -> None:
+    source = tmp_path / "questions"
+    if known:
+        (source / "modelinfos" / "llama").mkdir(parents=True)
+    stage = Stage(tmp_path, known_models=str(source))
+    assert run(stage.play("deliver()")).outcome is Outcome.OK
+    assert (tmp_path / "cache" / "modelinfos" / "llama").is_dir() is known
+
+
+# --- its main process goes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [("os._exit(3)", 3), ("kill_me()", 137), ("kill_me(signal.SIGSEGV)", 139), ("sys.exit(0)", 0)],
+)
+def test_an_engine_that_ends_without_a_word(stage: Stage, ends: str, status: int) -> None:
+    report = run(stage.play(f"begin('import'); end('import'); begin('config'); {ends}"))
+    said = f"the engine's main process ended without a word (exit status of the engine: {status})"
+    assert told(report) == (Outcome.CRASHED, None, "config", said)
+    assert report.peak_rss_bytes is None
+
+
+def test_an_engine_that_ends_before_its_first_word(stage: Stage) -> None:
+    outcome, rank, phase, message = told(run(stage.play("sys.exit(4)")))
+    assert (outcome, rank, phase) == (Outcome.CRASHED, None, None)
+    assert message.endswith("(exit status of the engine: 4)")
+
+
+def test_a_result_does_not_help_an_engine_that_failed_after_it(stage: Stage) -> None:
+    assert run(stage.play("begin('collect'); deliver(); os._exit(1)")).outcome is Outcome.CRASHED
+
+
+def test_the_result_of_an_earlier_attempt_does_not_count(stage: Stage) -> None:
+    (stage.folder / "result.json").write_text('{"ranks": []}')
+    assert run(stage.play("begin('import'); os._exit(0)")).outcome is Outcome.CRASHED
+
+
+def test_a_result_cut_in_the_middle_is_none(stage: Stage) -> None:
+    arm = stage.play("deliver(); file = open(f'{folder}/result.json', 'r+'); file.truncate(9)")
+    assert run(arm).outcome is Outcome.CRASHED
+    assert arm.result() is None
+
+
+def test_an_interpreter_that_is_not_there(stage: Stage) -> None:
+    arm = stage.play("")
+    stage.python.unlink()
+    report = run(arm)
+    assert report.outcome is Outcome.CRASHED
+    assert report.failure is not None
+    assert "No such file" in report.failure.log_tail[-1]
+
+
+def test_the_log_s_last_lines_are_kept(stage: Stage) -> None:
+    report = run(stage.play("print('a' * 600)\nfor n in range(50): print(f'line {n}')\nsys.exit('the end')"))
+    assert report.failure is not None
+    lines = report.failure.log_tail
+    assert (len(lines), lines[-1], lines[-2]) == (LOG_TAIL_LINES, "the end", "line 49")
+    assert lines == tail(stage.folder / "engine.log")
+    assert len(tail(stage.folder / "engine.log", 60)[0]) == 500
+
+
+def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
+    assert tail(tmp_path / "engine.log") == []
+    (tmp_path / "engine.log").write_bytes(b"bad \xff byte\n")
+    assert tail(tmp_path / "engine.log") == ["bad � byte"]
+
+
+TWO_RANKS = """
+begin("start")
+start(0, lambda: begin("load_model", 0), *{first})
+start(1, lambda: begin("load_model", 1), *{second})
+{main}
+"""
+
+
+def two_ranks(main: str, first: str = "()", second: str = "()") -> str:
+    return TWO_RANKS.format(main=main, first=first, second=second)
+
+
+def on_both(stage: Stage, gate: str) -> Callable[[RawEvent], None]:
+    """Open ``gate`` when both ranks are in their phase."""
+    seen: set[int | None] = set()
+
+    def react(event: RawEvent) -> None:
+        if event.get("name") == "load_model":
+            seen.add(event["rank"])
+            if seen == {0, 1} and gate not in opened:
+                opened.append(gate)
+                stage.open(gate)
+
+    opened: list[str] = []
+    return react
+
+
+def test_ranks_that_fall_with_their_main_process_are_not_to_blame(stage: Stage) -> None:
+    arm = stage.play(two_ranks("gate('go'); kill_me()"), "go")
+    said = "the engine's main process ended without a word (exit status of the engine: 137)"
+    assert told(run(arm, on_both(stage, "go"))) == (Outcome.CRASHED, None, "start", said)
+
+
+def test_the_main_process_s_own_error_is_its_own(stage: Stage) -> None:
+    arm = stage.play(two_ranks("gate('go'); error('start', 'ValueError: no'); end('start'); os._exit(1)"), "go")
+    assert told(run(arm, on_both(stage, "go"))) == (Outcome.CRASHED, None, "start", "ValueError: no")
+
+
+# --- a rank goes -----------------------------------------------------------------------------------------------------
+# Whoever speaks of a death waits until the dead process has been reaped, and ends when the test has heard it.
+
+
+def test_a_rank_that_goes_without_a_word_comes_before_what_is_said_of_it(stage: Stage) -> None:
+    main = "os.wait(); error('start', 'RuntimeError: a worker died'); gate('end'); os._exit(1)"
+    arm = stage.play(two_ranks(main, second="(lambda: gate('die'), kill_me)"), "die", "end")
+    die, end = on_both(stage, "die"), on(stage, {"end": ("error", None)})
+    said = "rank 1 ended without a word (exit status of the engine: 1)"
+    assert told(run(arm, lambda event: (die(event), end(event))[0])) == (Outcome.CRASHED, 1, "load_model", said)
+
+
+def test_a_rank_that_goes_without_a_word_comes_before_the_complaint_of_another(stage: Stage) -> None:
+    main = "os.wait(); os.write(os.open(f'{folder}/complain', os.O_RDWR), b'.'); pause()"
+    complains = "(lambda: gate('complain'), lambda: error('load_model', 'connection closed', 1), lambda: gate('end'))"
+    scenario = two_ranks(main, first="(lambda: gate('die'), kill_me)", second=complains)
+    arm = stage.play(scenario, "die", "complain", "end")
+    die = on_both(stage, "die")
+
+    def react(event: RawEvent) -> None:
+        die(event)
+        if event["kind"] == "error":
+            arm._cut()
+
+    outcome, rank, phase, message = told(run(arm, react))
+    assert (outcome, rank, phase) == (Outcome.CRASHED, 0, "load_model")
+    assert message.startswith("rank 0 ended without a word")
+
+
+def test_a_rank_s_own_error_comes_before_what_the_main_process_says_of_it(stage: Stage) -> None:
+    main = "os.wait(); error('start', 'RuntimeError: a worker failed'); os._exit(1)"
+    fails = "(lambda: gate('fail'), lambda: error('load_model', 'OSError: no weights', 1), lambda: os._exit(1))"
+    arm = stage.play(two_ranks(main, second=fails), "fail")
+    assert told(run(arm, on_both(stage, "fail"))) == (Outcome.CRASHED, 1, "load_model", "OSError: no weights")
+
+
+def test_an_error_without_words_is_told_in_ours(stage: Stage) -> None:
+    report = run(stage.play("begin('config'); error('config', ''); os._exit(2)"))
+    said = "the engine's main process ended without a word (exit status of the engine: 2)"
+    assert told(report) == (Outcome.CRASHED, None, "config", said)
+
+
+def test_a_rank_that_goes_between_its_phases_goes_in_the_engine_s(stage: Stage) -> None:
+    scenario = """
+begin("start")
+start(0, lambda: begin("warm_up", 0), lambda: end("warm_up", 0), lambda: gate("die"), kill_me)
+gate("serve")
+end("start"); begin("requests")
+os.wait(); error("requests", "RuntimeError: a worker died"); gate("end"); os._exit(1)
+"""
+    arm = stage.play(scenario, "serve", "die", "end")
+    react = on(stage, {"serve": ("phase-end", 0), "die": ("requests", None)})
+    end = on(stage, {"end": ("error", None)})
+
+    def both(event: RawEvent) -> None:
+        if event["kind"] == "error":
+            end(event)
+        else:
+            react(event)
+
+    outcome, rank, phase, _ = told(run(arm, both))
+    assert (outcome, rank, phase) == (Outcome.CRASHED, 0, "requests")
+
+
+def test_a_rank_that_is_gone_before_it_can_be_watched(stage: Stage) -> None:
+    scenario = """
+begin("start")
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+os.wait()
+send(json.dumps({"kind": "rank", "t": time.monotonic(), "pid": pid, "rank": 1}) + "\\n")
+gate("end")
+os._exit(1)
+"""
+    arm = stage.play(scenario, "end")
+    outcome, rank, phase, _ = told(run(arm, on(stage, {"end": ("rank", 1)})))
+    assert (outcome, rank, phase) == (Outcome.CRASHED, 1, "start")
+
+
+def test_a_rank_in_the_main_process_goes_by_its_rank(stage: Stage) -> None:
+    report = run(stage.play("begin('start'); emit('rank', rank=0); begin('profile', 0); kill_me(signal.SIGSEGV)"))
+    said = "rank 0 ended without a word (exit status of the engine: 139)"
+    assert told(report) == (Outcome.CRASHED, 0, "profile", said)
+
+
+# --- it does not come to an end --------------------------------------------------------------------------------------
+
+
+def out_of_time(arm: Arm) -> None:
+    """Let the arm's time be up now, whatever the clock says."""
+    arm.begin -= arm.spec.timeout_s
+
+
+HANGS = """
+begin("start")
+go_on = lambda: gate("next"), lambda: end("load_model", 0), lambda: begin("profile", 0)
+start(0, lambda: begin("load_model", 0), *go_on)
+start(1, lambda: begin("load_model", 1))
+pause()
+"""
+
+
+def test_of_an_engine_that_hangs_the_rank_longest_in_its_phase_is_named(stage: Stage) -> None:
+    arm = stage.play(HANGS, "next")
+    loading = on_both(stage, "next")
+
+    def react(event: RawEvent) -> None:
+        loading(event)
+        if event.get("name") == "profile":
+            out_of_time(arm)
+
+    said = "rank 1 did not come to an end within 600 s; the engine's processes were killed"
+    assert told(run(arm, react)) == (Outcome.TIMED_OUT, 1, "load_model", said)
+
+
+def test_a_main_process_that_hangs(stage: Stage) -> None:
+    scenario = "begin('start'); start(0); gate('on'); end('start'); begin('requests'); pause()"
+    arm = stage.play(scenario, "on")
+    go = on(stage, {"on": ("rank", 0)})
+
+    def react(event: RawEvent) -> None:
+        go(event)
+        if event.get("name") == "requests":
+            out_of_time(arm)
+
+    outcome, rank, phase, message = told(run(arm, react))
+    assert (outcome, rank, phase) == (Outcome.TIMED_OUT, None, "requests")
+    assert message.startswith("the engine's main process did not come to an end within 600 s")
+
+
+def test_an_error_before_the_hang_tells_why(stage: Stage) -> None:
+    arm = stage.play(
+        "begin('start'); start(0, lambda: begin('profile', 0), lambda: error('profile', 'no', 0)); pause()"
+    )
+
+    def react(event: RawEvent) -> None:
+        if event["kind"] == "error":
+            out_of_time(arm)
+
+    assert told(run(arm, react)) == (Outcome.TIMED_OUT, 0, "profile", "no")
+
+
+def test_an_engine_that_never_stops_talking_runs_out_of_time_too(stage: Stage) -> None:
+    arm = stage.play("begin('start')\nwhile True: begin('again')")
+    seen: list[RawEvent] = []
+
+    def react(event: RawEvent) -> None:
+        seen.append(event)
+        if len(seen) == 3:
+            out_of_time(arm)
+
+    outcome, rank, phase, _ = told(run(arm, react))
+    assert (outcome, rank, phase) == (Outcome.TIMED_OUT, None, "again")
+
+
+def test_an_engine_that_closed_the_pipe_without_a_word_runs_out_of_time_too(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, timeout_s=1.0)
+    assert run(stage.play("os.close(pipe)\npause()")).outcome is Outcome.TIMED_OUT
+
+
+# --- its events ------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_cut_in_the_middle_is_no_event(stage: Stage) -> None:
+    arm = stage.play("begin('import'); send('{\"kind\": \"phase-be'); kill_me()")
+    outcome, _, phase, _ = told(run(arm))
+    assert (outcome, phase, len(arm.events)) == (Outcome.CRASHED, "import", 1)
+
+
+@pytest.mark.parametrize("text", ["no json", "[1, 2]", '{"t": 1, "pid": 2}', '{"kind": "x", "t": 1}', "", '"kind"'])
+def test_what_is_no_event_is_passed_over(stage: Stage, text: str) -> None:
+    arm = stage.play(f"begin('import'); send({text + chr(10)!r}); end('import'); deliver()")
+    assert run(arm).outcome is Outcome.OK
+    assert [event["kind"] for event in arm.events] == ["phase-begin", "phase-end"]
+
+
+def test_more_events_than_the_pipe_holds(stage: Stage) -> None:
+    arm = stage.play("for n in range(3000): begin(f'phase {n}')\ndeliver()")
+    assert run(arm).outcome is Outcome.OK
+    assert [event["name"] for event in arm.events] == [f"phase {n}" for n in range(3000)]
+
+
+# --- nothing is left -------------------------------------------------------------------------------------------------
+
+DAEMON = """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        emit("rank", rank=0)
+        pause()
+    os._exit(0)
+begin("start")
+gate("end")
+deliver()
+"""
+
+
+def test_a_process_that_hid_itself_is_ended_with_the_arm(stage: Stage) -> None:
+    arm = stage.play(DAEMON, "end")
+    seen: set[int] = set()
+
+    def react(event: RawEvent) -> None:
+        seen.add(event["pid"])
+        if len(seen) == 2:
+            stage.open("end")
+
+    assert run(arm, react).outcome is Outcome.OK
+    assert len(seen) == 2
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in seen)
+
+
+def test_leaving_the_block_ends_what_still_runs(stage: Stage) -> None:
+    arm = stage.play(two_ranks("pause()"))
+    held: dict[int, int] = {}
+    with arm:
+        for event in arm.follow():
+            held.setdefault(event["pid"], os.pidfd_open(event["pid"]))
+            if len(held) == 3:
+                break
+    poll = select.poll()
+    for descriptor in held.values():
+        poll.register(descriptor, select.POLLIN)
+    assert len(poll.poll(0)) == 3
+    for descriptor in held.values():
+        os.close(descriptor)
+
+
+def test_no_descriptor_is_left_open(stage: Stage) -> None:
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = count()
+    run(stage.play(two_ranks("deliver()")))
+    assert count() == before
