@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The packages are in place for these files as they are now.
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test quick check format clean
+.PHONY: setup demo test selftest quick check format clean
 
 setup: $(READY)
 
@@ -21,6 +21,9 @@ demo: setup ## The main job: the quickstart matrix on a real engine
 
 test: setup ## All tests, those with a real engine included
 	$(BIN)/pytest
+
+selftest: setup ## The whole catalogue of known faults against the residual check
+	$(BIN)/shardproof selftest
 
 quick: setup ## What needs no engine
 	$(BIN)/pytest -m 'not engine'

@@ -28,6 +28,8 @@ from service.domain.document import Document, parse
 from service.domain.errors import MatrixError
 from service.matrices import quickstart
 from service.report import stored_report
+from service.selftest import selftest as run_selftest
+from service.selftest import succeeded
 from service.settings import Settings
 from service.store import Store, StoreError, open_store, repositories
 from service.store.records import UnknownRecord
@@ -166,6 +168,23 @@ def doctor() -> None:
     for guard in found.guards:
         held = {True: "holds", False: "does not hold", None: "cannot be checked here"}[guard.held]
         _say(f"guard {guard.name}: {held} ({guard.detail})")
+
+
+@app.command()
+def selftest(
+    quick: Annotated[bool, typer.Option("--quick", help="Every kind of fault once, few healthy runs.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Put known faults into a running engine and count what the residual check finds."""
+    result = run_selftest(Settings(), quick)
+    for row in result["rows"]:
+        mark = "found" if row["placed"] else "misplaced" if row["found"] else "MISSED"
+        _say(f"{mark:9}  {row['kind']} at {row['site']}, rank {' or '.join(map(str, row['ranks']))}")
+    _say(f"found {result['found']} of {result['faults']}, placed right {result['placed']} of {result['faults']}")
+    _say(f"false alarms {result['false_alarms']} of {result['healthy']} healthy runs")
+    if json_file is not None:
+        json_file.write_text(json.dumps(result, indent=1))
+    raise typer.Exit(0 if succeeded(result) else 1)
 
 
 YAML = {"content-type": "application/yaml"}

@@ -14,7 +14,7 @@ import sys
 from types import FrameType
 
 SUPERVISED = "SHARDPROOF_SUPERVISED"
-STARTS_ENGINES = ("demo", "run", "serve")
+STARTS_ENGINES = ("demo", "run", "serve", "selftest")
 
 
 def main() -> None:

@@ -177,6 +177,12 @@ def test_reason_does_not_hang_on_what_the_engine_logs(level: str, ask: Ask) -> N
     assert "requires full-graph compilation" in str(change.reason)
 
 
+def test_every_cell_has_its_reasons_though_the_engine_warns_once(models_dir: Path) -> None:
+    cells = [AuditCell(id=name, engine=BASE | SP | PIECEWISE, patches={}) for name in ("first", "second")]
+    for cell in audit(AuditRequest(cells=cells, models_dir=str(models_dir))).cells:
+        assert "requires full-graph compilation" in str(changes(cell)[SPLITTING].reason)
+
+
 def test_watching_leaves_logging_as_it_was(ask: Ask) -> None:
     before = logging.Logger.warning
     ask(SP)

@@ -18,12 +18,19 @@ from workers.arms import Arm
 from workers.protocol import ArmSpec, BatchPlan, Outcome, Patch, PatchMode, Policy, Residual, Role, Settings, Trial
 from workers.residual.compare import Question, compare
 from workers.residual.taps import load, site_name
-from workers.selftest.catalogue import LAYERS, RANKS, SITES, Entry, catalogue, fault_plan, healthy_plans
+from workers.selftest.catalogue import (
+    HEALTHY,
+    HEALTHY_QUICK,
+    LAYERS,
+    RANKS,
+    SITES,
+    Entry,
+    catalogue,
+    fault_plan,
+    healthy_plans,
+)
 
-HEALTHY = 30
-HEALTHY_QUICK = 5
 FAULT_PLAN = "fault-plan"
-PLACED_GOAL = 0.95
 
 BASE: Settings = {"model": f"tiny:llama?layers={LAYERS}", "dtype": "float32", "tensor_parallel_size": RANKS}
 PASSES = "compilation_config.pass_config"

@@ -12,6 +12,10 @@ RANKS = 2
 LAYERS = 2
 SITES = 2 * LAYERS + 1
 
+HEALTHY = 30
+HEALTHY_QUICK = 5
+"""Healthy runs, each with a batch plan of its own."""
+
 WRONG_ON_OTHER_RANKS = {"slice-of-rank-0": 1, "slice-of-last-rank": 0, "ranks-rotated": 0}
 """Faults all ranks commit at once, and the first rank on which that is wrong."""
 
