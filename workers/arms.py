@@ -24,6 +24,8 @@ LOG_TAIL_LINES = 40
 KNOWN_MODELS = "modelinfos"
 """Folder in vLLM's cache root with what it knows of model classes."""
 
+PIPE_BYTES = 1 << 16
+"""All that a pipe holds: what was sent before the supervisor's end is read in one go."""
 
 _PIPE, _SUPERVISOR, _PROCESS = "pipe", "supervisor", "process"
 
@@ -65,7 +67,8 @@ class Arm:
         pipe = self.folder / "events"
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe)
-        self._pipe = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        # Open for writing too: the pipe then never reads as ended between one process's leaving and the next one's.
+        self._pipe = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         lifeline, self._lifeline = os.pipe()
         command = [self._python, "-m", "workers.engine", "run", "--request", str(self.folder / "spec.json")]
         self.begin = time.monotonic()
@@ -114,7 +117,7 @@ class Arm:
                     if self._time_left() == 0.0:
                         self._timed_out = True
                         self._cut()
-                    fresh = self._read(selector) if any(key.data == _PIPE for key in ready) else []
+                    fresh = self._read()
                     gone = [key.fd for key in ready if key.data == _PROCESS]
                     for descriptor in gone:
                         selector.unregister(descriptor)
@@ -122,9 +125,6 @@ class Arm:
                     self._note(fresh, pids + self._watch(fresh, selector))
                     yield from fresh
                     ended = any(key.data == _SUPERVISOR for key in ready)
-                last = self._read(selector)
-                self._note(last, [])
-                yield from last
             finally:
                 for descriptor in (supervisor, *self._watched):
                     os.close(descriptor)
@@ -135,17 +135,11 @@ class Arm:
         """Seconds until the arm is killed; ``None`` when it has been."""
         return None if self._timed_out else max(self.begin + self.spec.timeout_s - time.monotonic(), 0.0)
 
-    def _read(self, selector: selectors.BaseSelector) -> list[RawEvent]:
+    def _read(self) -> list[RawEvent]:
         try:
-            data = os.read(self._pipe, 1 << 16)
+            data = os.read(self._pipe, PIPE_BYTES)
         except BlockingIOError:
             return []
-        if not data and self._pipe in selector.get_map():
-            if not self.events:
-                # Nobody has opened the pipe yet; it reads as ended until somebody does.
-                time.sleep(0.01)
-            else:
-                selector.unregister(self._pipe)
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         fresh = [event for event in map(_decode, lines) if event is not None]
         self.events += fresh

@@ -93,6 +93,8 @@ def test_a_phase_that_was_not_ended_is_not_explained() -> None:
 
 def test_an_end_without_a_beginning_says_nothing() -> None:
     assert seconds(line([end(5, "profile", 0), *engine(0)], 24.0)) == seconds(line(engine(0), 24.0))
+    ended_twice = line([*engine(0), end(19.5, "profile", 0)], 24.0)
+    assert (seconds(ended_twice)["profile"], ended_twice.unaccounted_s) == (10.0, 2.0)
 
 
 def test_a_phase_inside_another_is_part_of_it() -> None:

@@ -18,7 +18,15 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 SCHEME = "tiny:"
-KINDS = ("llama",)
+KINDS = {
+    "llama": ("LlamaConfig", "LlamaForCausalLM"),
+    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
+    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM"),
+}
+"""Kind → the classes of ``transformers`` that make it."""
+
+EXPERTS = 4
+EXPERTS_PER_TOKEN = 2
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_PARAMETERS = 2_000_000_000
 
@@ -116,26 +124,11 @@ def locate(model: str, models_dir: str | Path) -> str:
 def build(tiny: TinyModel, folder: Path) -> None:
     """Write config and weights. Complete or not there at all, also when two processes build at once."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
 
-    config = LlamaConfig(
-        vocab_size=tiny.vocab,
-        hidden_size=tiny.hidden,
-        intermediate_size=tiny.intermediate or 2 * tiny.hidden,
-        num_hidden_layers=tiny.layers,
-        num_attention_heads=tiny.heads,
-        num_key_value_heads=tiny.kv_heads,
-        max_position_embeddings=tiny.positions,
-        rms_norm_eps=tiny.rms_norm_eps,
-        # Keeps activations near 1 through the layers, so that attention and MLP matter beside the residual.
-        initializer_range=tiny.hidden**-0.5,
-        tie_word_embeddings=False,
-        bos_token_id=0,
-        eos_token_id=1,
-    )
+    config_class, model_class = (getattr(transformers, name) for name in KINDS[tiny.kind])
     torch.manual_seed(tiny.seed)
-    model: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
-    model = model.to(getattr(torch, tiny.dtype))
+    model: Any = model_class(config_class(**_configuration(tiny))).to(getattr(torch, tiny.dtype))
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
     model.save_pretrained(scratch)
@@ -144,3 +137,31 @@ def build(tiny: TinyModel, folder: Path) -> None:
     except OSError:
         # Somebody else finished the same model first; theirs is as good.
         shutil.rmtree(scratch)
+
+
+def _configuration(tiny: TinyModel) -> dict[str, Any]:
+    intermediate = tiny.intermediate or 2 * tiny.hidden
+    settings: dict[str, Any] = {
+        "vocab_size": tiny.vocab,
+        "hidden_size": tiny.hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": tiny.layers,
+        "num_attention_heads": tiny.heads,
+        "num_key_value_heads": tiny.kv_heads,
+        "head_dim": tiny.hidden // tiny.heads,
+        "max_position_embeddings": tiny.positions,
+        "rms_norm_eps": tiny.rms_norm_eps,
+        # Keeps activations near 1 through the layers, so that attention and MLP matter beside the residual.
+        "initializer_range": tiny.hidden**-0.5,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
+    if tiny.kind == "qwen3_moe":
+        settings |= {
+            "num_experts": EXPERTS,
+            "num_experts_per_tok": EXPERTS_PER_TOKEN,
+            "moe_intermediate_size": intermediate,
+            "norm_topk_prob": True,
+        }
+    return settings
