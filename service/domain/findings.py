@@ -262,15 +262,30 @@ def exercised(case: Case) -> Iterator[Reason]:
         )
 
 
+_WANTED = {
+    PatchMode.ON: {PatchState.NATIVE, PatchState.APPLIED},
+    PatchMode.OFF: {PatchState.REMOVED},
+    PatchMode.NATIVE: {PatchState.NATIVE, PatchState.ABSENT},
+}
+
+
 def patches(case: Case) -> Iterator[Reason]:
-    """A patch could not be brought into the state that was asked for."""
-    for patch, state in (case.evidence.patches if case.evidence else {}).items():
-        if state is PatchState.TARGET_MISSING:
+    """A patch is not in the state that was asked for, or nobody knows in which it is."""
+    if case.evidence is None:
+        return
+    for patch, mode in case.patches.items():
+        state = case.evidence.patches.get(patch)
+        if state is None:
+            if not case.broken:
+                yield Reason(Verdict.INVALID_MEASUREMENT, f"the engine did not say in which state {patch} is")
+        elif state is PatchState.TARGET_MISSING:
             yield Reason(
                 Verdict.INVALID_MEASUREMENT,
-                f"patch-target-missing: {patch} could not be brought to {case.patches.get(patch, PatchMode.ON)} in "
-                "this version; the engine's log names what is gone",
+                f"patch-target-missing: {patch} could not be brought to {mode} in this version; "
+                "the engine's log names what is gone",
             )
+        elif state not in _WANTED[mode]:
+            yield Reason(Verdict.INVALID_MEASUREMENT, f"{patch} was asked to be {mode} and is {state}")
         elif state is PatchState.ABSENT:
             yield Reason(None, f"this version has no {patch} of its own and none was asked for")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -125,19 +126,54 @@ def test_drift_is_a_note(drift: float | None, amount: str) -> None:
 def test_a_guard_taken_away_on_request_is_a_note() -> None:
     asked_off = dict.fromkeys(Patch, PatchMode.ON) | {Patch.FULL_GRAPH_SP: PatchMode.OFF}
     gone = put("guards.0.held", False)
-    found = judge(case(gone, patches=asked_off))
+    removed = both(gone, put("patches.full_graph_sp", "removed"))
+    found = judge(case(removed, patches=asked_off))
     assert found.verdict is Verdict.PASS
     assert [reason.finding for reason in found.reasons] == [None]
     other_off = dict.fromkeys(Patch, PatchMode.ON) | {Patch.FALLBACK_FAST_PATH: PatchMode.OFF}
-    assert judge(case(gone, patches=other_off)).verdict is Verdict.FAIL_GUARD
+    other_removed = both(gone, put("patches.fallback_fast_path", "removed"))
+    assert judge(case(other_removed, patches=other_off)).verdict is Verdict.FAIL_GUARD
 
 
 def test_a_guard_that_cannot_be_checked_is_no_finding() -> None:
     assert judge(case(put("guards.0.held", None))).verdict is Verdict.PASS
 
 
+def both(first: Edit, second: Edit) -> Edit:
+    def edit(evidence: dict[str, Any]) -> None:
+        first(evidence)
+        second(evidence)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "fine"),
+    [
+        ("on", "native", True),
+        ("on", "applied", True),
+        ("on", "removed", False),
+        ("on", "absent", False),
+        ("off", "removed", True),
+        ("off", "native", False),
+        ("native", "native", True),
+        ("native", "absent", True),
+        ("native", "removed", False),
+    ],
+)
+def test_a_patch_is_in_the_state_that_was_asked_for(asked: str, found: str, fine: bool) -> None:
+    patches = dict.fromkeys(Patch, PatchMode.ON) | {Patch.FALLBACK_FAST_PATH: PatchMode(asked)}
+    verdict = judge(case(put("patches.fallback_fast_path", found), patches=patches)).verdict
+    assert verdict is (Verdict.PASS if fine else Verdict.INVALID_MEASUREMENT)
+
+
+def test_a_patch_of_unknown_state_proves_nothing() -> None:
+    assert judge(case(put("patches", {}))).verdict is Verdict.INVALID_MEASUREMENT
+
+
 def test_an_absent_patch_is_a_note() -> None:
-    found = judge(case(put("patches.fallback_fast_path", "absent")))
+    native = dict.fromkeys(Patch, PatchMode.NATIVE)
+    found = judge(case(put("patches.fallback_fast_path", "absent"), patches=native))
     assert (found.verdict, [reason.finding for reason in found.reasons]) == (Verdict.PASS, [None])
 
 

@@ -161,7 +161,7 @@ def test_what_both_ran_is_compared_although_a_later_step_is_missing(
     assert (divergence.step, divergence.site, divergence.rank) == (0, site_name(3), 1)
 
 
-@pytest.mark.parametrize("gap", ["missing", "short"])
+@pytest.mark.parametrize("gap", ["missing", "short", "nan"])
 def test_a_gap_in_the_arm_compared_with_is_missing_and_no_fault_of_the_subject(
     recordings: dict[Layout, Recording], gap: str
 ) -> None:
@@ -170,9 +170,11 @@ def test_a_gap_in_the_arm_compared_with_is_missing_and_no_fault_of_the_subject(
     whole = tensors.pop("2/3")
     if gap == "short":
         tensors["2/3"] = whole[: STEPS[2] - 1]
+    if gap == "nan":
+        tensors["2/3"] = whole * torch.nan
     control = dataclasses.replace(recording.control, ranks=[tensors])
     found = compare(recording.subject, control, recording.question(True))
-    assert found.missing == [f"step 2, site {site_name(3)} of the arm compared with"]
+    assert found.missing == [f"step 2, site {site_name(3)} of the arm compared with: not complete, or not finite"]
     assert found.first_divergence is None
 
 

@@ -109,14 +109,16 @@ def _missing(subject: TapSet, control: TapSet, sites: int) -> list[str]:
                 if subject.at(rank, step, site) is None
             ]
             if _whole(control, step, site) is None:
-                gaps.append(f"step {step}, site {site_name(site)} of the arm compared with")
+                gaps.append(f"step {step}, site {site_name(site)} of the arm compared with: not complete, or not finite")
     return gaps
 
 
 def _whole(control: TapSet, step: int, site: int) -> torch.Tensor | None:
-    """The residual as it should be; ``None`` when it is not there for all tokens."""
+    """The residual as it should be; ``None`` when it is not there for all tokens, or is itself no number."""
     found = control.at(0, step, site)
-    return None if found is None or len(found) < control.tokens[step] else found
+    if found is None or len(found) < control.tokens[step] or not torch.isfinite(found[: control.tokens[step]]).all():
+        return None
+    return found
 
 
 def _findings(subject: TapSet, control: TapSet, question: Question) -> Iterator[Finding]:

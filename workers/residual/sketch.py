@@ -53,13 +53,16 @@ BYTES_PER_TOKEN = 8 + 4 * NUMBERS
 """Memory of a sketch per row: a recording of T tokens at S sites in N steps takes 264·T·S·N bytes per rank. The rows
 themselves take that much at 66 float32 or 132 bfloat16 numbers: below, a sketch saves nothing."""
 
-ESTIMATE_FLOOR = 1e-6
+ESTIMATE_FLOOR = 3e-7
 """Relative error below which float32 rounding in the projection drowns the estimate."""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 WORKING_WORDS = 1 << 23
 """Words that are multiplied at a time outside the CPU's own loops, 16 bytes of working memory for each."""
+
+COMPILED_LOOPS = find_spec("numba") is not None
+"""Numba is there, as it is wherever vLLM is. Without it the CPU uses PyTorch's operations, some 20 times slower."""
 
 CPU_ROWS = 256
 """Rows that the CPU converts to float32 at a time, where their dtype is not one it reads as it is."""
@@ -76,8 +79,9 @@ class Sketch:
 def sketch(rows: torch.Tensor, seed: int = 0) -> Sketch:
     """Hash and projection of each of ``rows`` (rows × hidden, of one of ``DTYPES``), on the device they are on.
 
-    Projections are comparable between dtypes of one hidden size; hashes only within a dtype. On one device the result
-    depends on nothing but rows and seed; between devices the projections may differ by rounding, the hashes do not.
+    Projections are comparable between dtypes of one hidden size; hashes only within a dtype. The hash of a row depends
+    on nothing but its bits and the seed. So does its projection on the CPU; elsewhere it may differ by rounding with the
+    device and the number of rows.
 
     Raises:
         ValueError: when ``rows`` is no matrix of one of ``DTYPES``.
@@ -85,7 +89,7 @@ def sketch(rows: torch.Tensor, seed: int = 0) -> Sketch:
     if rows.dim() != 2 or rows.dtype not in DTYPES:
         raise ValueError(f"a sketch is taken of rows × hidden floating-point numbers, not of {_describe(rows)}")
     rows = rows.detach().contiguous()
-    if rows.device.type == "cpu" and find_spec("numba"):
+    if rows.device.type == "cpu" and COMPILED_LOOPS:
         return _sketch_on_cpu(rows, seed)
     return sketch_in_torch(rows, seed)
 
@@ -101,7 +105,7 @@ def equal_rows(found: Sketch, expected: Sketch) -> torch.Tensor:
 
 
 def estimated_relative_error(found: Sketch, expected: Sketch) -> torch.Tensor:
-    """Estimate of ‖x − y‖ / ‖y‖ for each row x of ``found`` and y of ``expected`` (float64, rows).
+    """Estimate of ‖x - y‖ / ‖y‖ for each row x of ``found`` and y of ``expected`` (float64, rows).
 
     Zero for finite rows with the same bits. Not finite where a row is not, where it is too large for float32 sums, and
     where the expected row is zero (or too small for float32) and the found one has other bits.
@@ -122,9 +126,9 @@ def sketch_in_torch(rows: torch.Tensor, seed: int) -> Sketch:
     tables = hash_tables(words.shape[1], rows.device, seed)
     matrix = projection_matrix(rows.shape[1], rows.device, seed)
     step = max(1, WORKING_WORDS // max(1, words.shape[1]))
-    hashes = torch.cat([_hashes(part, tables) for part in words.split(step)])
+    hashes = torch.cat([_hashes(part, tables) for part in torch.split(words, step)])
     with _full_float32():
-        projection = torch.cat([part.to(torch.float32) @ matrix for part in rows.split(step)])
+        projection = torch.cat([part.to(torch.float32) @ matrix for part in torch.split(rows, step)])
     return Sketch(hashes, projection * SCALE)
 
 
@@ -175,7 +179,7 @@ def _words(rows: torch.Tensor) -> torch.Tensor:
 @contextmanager
 def _full_float32() -> Iterator[None]:
     """Float32 products in float32: an engine may have lowered them to TF32 or bfloat16, which hides small errors."""
-    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     before = [backend.fp32_precision for backend in backends]
     try:
         for backend in backends:

@@ -12,7 +12,7 @@ import numba  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.residual.sketch_tables import BLOCK_WORDS, BUCKETS, HALF, MULTIPLIERS, RUN, SCALE, SHIFT
+from workers.residual.sketch_tables import BLOCK_WORDS, BUCKETS, HALF, MULTIPLIERS, RUNS, SCALE, SHIFT, TURN
 
 Array: TypeAlias = NDArray[Any]
 Add: TypeAlias = Callable[[Array, Array, Array], None]
@@ -65,17 +65,20 @@ def _add_bfloat16(sums: Array, values: Array, signs: Array) -> None:
 
 
 @_compiled
-def _collect(sums: Array, numbers: Array) -> None:
+def _collect(sums: Array, turned: Array, numbers: Array) -> None:
     """The buckets, ``sums`` and what lies beyond their end, added up to the numbers of the projection."""
+    turned[:] = 0
     for i in range(BUCKETS):
         sums[i] += sums[BUCKETS + i]
+    for run in range(RUNS):
+        for i in range(HALF):
+            turned[run * TURN + i] += sums[run * HALF + i]
     for i in range(HALF):
-        apart, run = np.float32(0), np.float32(0)
-        for j in range(RUN):
-            apart += sums[HALF * j + i]
-            run += sums[RUN * i + j]
-        numbers[i] = apart * _SCALE
-        numbers[HALF + i] = run * _SCALE
+        total = np.float32(0)
+        for run in range(RUNS):
+            total += sums[run * HALF + i]
+        numbers[i] = total * _SCALE
+        numbers[HALF + i] = (turned[i] + turned[HALF + i]) * _SCALE
 
 
 def _sketcher(add: Add) -> Sketcher:
@@ -94,8 +97,9 @@ def _sketcher(add: Add) -> Sketcher:
         projection: Array,
     ) -> None:
         rows, hidden = values.shape
-        # Twice as long as there are buckets: a block moved to the right by its offset needs no second piece.
+        # Twice as long as what they end up in: what is moved to the right by an offset needs no second piece.
         sums = np.empty(2 * BUCKETS, np.float32)
+        turned = np.empty(2 * HALF, np.float32)
         for row in range(rows):
             hashes[row] = _hash(words[row], first, second, outer)
             sums[:] = 0
@@ -103,7 +107,7 @@ def _sketcher(add: Add) -> Sketcher:
                 start = block * BUCKETS
                 end = min(start + BUCKETS, hidden)
                 add(sums[offsets[block] :], values[row][start:end], signs[start:end])
-            _collect(sums, projection[row])
+            _collect(sums, turned, projection[row])
 
     return sketch_rows
 

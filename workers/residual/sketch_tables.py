@@ -15,12 +15,14 @@ import torch
 NUMBERS = 64
 """Length of a projected row."""
 BUCKETS = 256
-"""A row's columns are first added up, with random signs, in so many sums. More of them make the estimate a little better
-and the sketch of a narrow row slower."""
+"""A row's columns are first added up, with random signs, in so many sums. More of them make the estimate a little
+better and the sketch of a narrow row slower."""
 HALF = NUMBERS // 2
-RUN = BUCKETS // HALF
-"""The buckets are added up to ``HALF`` numbers twice: those ``HALF`` apart, and runs of ``RUN`` neighbours. No two share
-both, so that two columns that differ and fall together in one half show in the other."""
+RUNS = BUCKETS // HALF
+TURN = HALF // RUNS
+"""The buckets are added up to ``HALF`` numbers twice: run upon run of ``HALF`` of them, and with each run turned by
+``TURN`` more than the one before. No two buckets meet in both, so that columns whose errors cancel in one half show in
+the other. Neighbours meet in neither."""
 SCALE = 0.5**0.5
 BLOCK_WORDS = 256
 """Words of a row that are hashed together, before the hashes of the blocks are."""
@@ -94,7 +96,7 @@ def projection_matrix(hidden: int, device: torch.device, seed: int) -> torch.Ten
     bucket = (column + tables.offsets[column // BUCKETS]) % BUCKETS
     matrix = torch.zeros(hidden, NUMBERS)
     matrix[column, bucket % HALF] = tables.signs
-    matrix[column, HALF + bucket // RUN] = tables.signs
+    matrix[column, HALF + (bucket + bucket // HALF * TURN) % HALF] = tables.signs
     return matrix.to(device)
 
 
