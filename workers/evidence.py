@@ -6,12 +6,14 @@ The controller imports this module with the actor's class. It has no torch, so t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workers.outputs import compare_outputs
 from workers.probes.timeline import RawEvent, rank_times
 from workers.protocol import (
+    ROUNDING,
     ArmReport,
     Artifacts,
     Check,
@@ -81,17 +83,37 @@ def sequence_parallelism(result: Result, shape: Shape) -> SequenceParallelism | 
 
 
 def residuals(spec: RunSpec, probe: Path | None) -> list[Residual]:
-    """Probe against the replicated arm, and what is replicated against the TP=1 reference."""
+    """Probe against the replicated arm, and each of them against the TP=1 reference.
+
+    That reference is in full precision. Under SP the probe may be farther from it than the replicated arm is, by no
+    more than the policy's factor: the distance of the replicated arm is its floor.
+    """
     found = []
     shape = spec.shape
     scattered = shape.sequence_parallelism
     if probe and spec.replicated and scattered:
         found.append(_residual(spec, (Role.PROBE, probe), (Role.REPLICATED, Path(spec.replicated)), scattered))
     if spec.reference:
-        subject = (Role.REPLICATED, Path(spec.replicated)) if scattered and spec.replicated else (Role.PROBE, probe)
-        if subject[1] is not None:
-            found.append(_residual(spec, (subject[0], subject[1]), (Role.REFERENCE, Path(spec.reference)), False))
+        reference = (Role.REFERENCE, Path(spec.reference))
+        if scattered and spec.replicated:
+            found.append(_residual(spec, (Role.REPLICATED, Path(spec.replicated)), reference, False))
+        if probe:
+            found.append(_residual(spec, (Role.PROBE, probe), reference, scattered))
     return found
+
+
+def _noise(spec: RunSpec, subject: Role, control: Path, against: Role) -> tuple[float, ...] | None:
+    """The measured noise floor of a comparison; ``None`` where none was measured and a model has to do."""
+    from workers.residual.noise import distances, measured_floor
+    from workers.residual.taps import load, site_count
+
+    sites = site_count(spec.shape.layers)
+    if against is Role.REPLICATED:
+        perturbed = [load(folder, 1) for folder in sorted(control.glob(f"{ROUNDING}-*"))]
+        return measured_floor(load(control, 1), perturbed, sites)
+    if subject is Role.PROBE and spec.shape.sequence_parallelism and spec.replicated:
+        return distances(load(spec.replicated, 1), load(control, 1), sites)
+    return None
 
 
 def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Path], scattered: bool) -> Residual:
@@ -111,9 +133,10 @@ def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Pa
     try:
         recorded = load(subject[1], ranks)
         whole = load(control[1], 1)
+        noise = None if question.bitwise else _noise(spec, subject[0], control[1], control[0])
     except NoTaps as error:
         return _nothing(question, str(error))
-    return compare(recorded, whole, question)
+    return compare(recorded, whole, replace(question, noise=noise))
 
 
 def _nothing(question: Question, why: str) -> Residual:

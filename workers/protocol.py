@@ -205,6 +205,10 @@ class BatchPlan(Message):
     waves: list[list[int]] = [[1], [2, 3], [5, 1, 8], [17, 4]]
 
 
+ROUNDING = "perturbed"
+"""The kind of fault that is none: a rounding error in every element, by which the noise floor is measured."""
+
+
 class Fault(Message):
     """A known fault, switched on in a running engine by the self-test. The checker never sees it.
 
@@ -251,13 +255,18 @@ class Policy(Message):
     """How evidence is judged. Stored with the evidence, so another policy can be applied later without a new run.
 
     ``noise_factor``: a residual passes where bit equality is not owed while its score is at most this.
+    ``perturbations``: how often the replicated arm is run again with a rounding error in its embedding, to measure the
+    noise floor.
     ``logprob_atol``: log-probabilities closer than this are equal (five digits).
-    ``flip_margin``: a token that differs is a flip, not a tie, when the reference prefers its own by more than this.
+    ``flip_margin``: a token that differs is a flip, not a tie, when the reference prefers its own by more than this; in
+    formats with fewer digits than float32, by more than ``reduced_precision_flip_margin``.
     """
 
     noise_factor: float = 3.0
+    perturbations: int = 4
     logprob_atol: float = 1e-5
     flip_margin: float = 1e-3
+    reduced_precision_flip_margin: float = 0.25
 
 
 class RunSpec(Message):
@@ -370,6 +379,25 @@ class Divergence(Message):
     score: float | None
 
 
+class Floor(StrEnum):
+    """What a residual is held to: bit equality, a noise floor that was measured, or one that is modelled."""
+
+    BITWISE = "bitwise"
+    MEASURED = "measured"
+    MODELLED = "modelled"
+
+
+class SiteScore(Message):
+    """Scores of one site on one rank over all steps. ``floor``: the relative error that scores 1 there."""
+
+    site: str
+    rank: int
+    floor: float
+    median: float
+    p99: float
+    max: float
+
+
 class Residual(Message):
     """What the comparison of ``subject``'s residual with ``against``'s saw.
 
@@ -390,6 +418,8 @@ class Residual(Message):
     bitwise_equal: bool | None
     bitwise_required: bool
     worst_score: float | None
+    floor: Floor = Floor.MODELLED
+    scores: list[SiteScore] = []
     replicas_equal: bool | None
     first_divergence: Divergence | None
 

@@ -10,7 +10,7 @@ from service.domain.arms import ArmNeed, RunNeeds
 from service.domain.fingerprint import digest
 from service.domain.timeouts import Timeouts
 from service.settings import Settings
-from workers.protocol import ArmSpec, BatchPlan, Check, Environment, Role, RunSpec, Shape
+from workers.protocol import ROUNDING, ArmSpec, BatchPlan, Check, Environment, Fault, Role, RunSpec, Shape, Trial
 
 TIMED = (Role.COLD, Role.WARM)
 
@@ -50,6 +50,7 @@ class Workplace:
             models_dir=str(self.settings.models_dir),
             timeout_s=self.timeouts.of(need.role),
             known_models=None if timed else str(questions_cache(self.settings)),
+            trials=_perturbed(BatchPlan(**need.batch), need.perturbations),
         )
 
     def shared_run(self, need: ArmNeed, shape: Shape) -> RunSpec:
@@ -83,3 +84,9 @@ class Workplace:
         if need is None or self.shared_key(need) in lost:
             return None
         return str(self.shared_folder(need))
+
+
+def _perturbed(plan: BatchPlan, times: int) -> list[Trial]:
+    """The plan again and again, each time with another rounding error in the first all-reduce: the embedding."""
+    rounding = [Fault(kind=ROUNDING, site=0, seed=seed) for seed in range(1, times + 1)]
+    return [Trial(name=f"{ROUNDING}-{fault.seed}", batch=plan, fault=fault) for fault in rounding]

@@ -12,7 +12,7 @@ from typing import Any
 
 from service.domain.cell import Cell
 from service.domain.fingerprint import digest
-from workers.protocol import Check, Environment, Patch, PatchMode, Role, Settings, Shape
+from workers.protocol import Check, Environment, Patch, PatchMode, Policy, Role, Settings, Shape
 
 SP = "compilation_config.pass_config.enable_sp"
 
@@ -32,13 +32,19 @@ PARALLEL = (
     "distributed_executor_backend",
     "enable_expert_parallel",
 )
+ONE_ORDER = 2
+"""Up to so many ranks a sum over them has one order, and bit equality is owed."""
+
 NO_COMPILER = {"TORCHDYNAMO_DISABLE": "1"}
 """The reference does not trust the compiler, not even in the engine's small helper functions."""
 
 
 @dataclass(frozen=True)
 class ArmNeed:
-    """One engine start, as content. ``taps``: the residual is recorded."""
+    """One engine start, as content. ``taps``: the residual is recorded.
+
+    ``perturbations``: how often the plan is run again with a rounding error in the embedding, for the noise floor.
+    """
 
     role: Role
     engine: Settings
@@ -46,11 +52,12 @@ class ArmNeed:
     env: dict[str, str]
     batch: dict[str, Any]
     taps: bool
+    perturbations: int = 0
 
     def key(self, environment: Environment) -> str:
         """Equal for arms that compute the same, whatever part they play in a run."""
-        content = [self.engine, self.patches, self.env, self.batch, self.taps, environment.model_dump()]
-        return digest(content)
+        content = [self.engine, self.patches, self.env, self.batch, self.taps, self.perturbations]
+        return digest([content, environment.model_dump()])
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ def needs(cell: Cell, shape: Shape) -> RunNeeds:
     if not compares:
         return RunNeeds(tuple(own), None, None, None)
     tapped = replace(asked, taps=True)
-    twin = replicated(asked)
+    twin = replicated(asked, 0 if shape.tensor_parallel_size <= ONE_ORDER else Policy().perturbations)
     reference_wanted = Check.OUTPUTS in cell.checks or not shape.sequence_parallelism
     reference_need = reference(asked) if reference_wanted else None
     if shape.sequence_parallelism:
@@ -87,10 +94,17 @@ def needs(cell: Cell, shape: Shape) -> RunNeeds:
     return RunNeeds((*own, tapped), None, None, reference_need)
 
 
-def replicated(asked: ArmNeed) -> ArmNeed:
+def replicated(asked: ArmNeed, perturbations: int = 0) -> ArmNeed:
     """``asked`` with SP off."""
     engine = {key: value for key, value in asked.engine.items() if key not in SHAPES_SP_ONLY}
-    return replace(asked, role=Role.REPLICATED, engine=engine | {SP: False}, patches=_patches_on(), taps=True)
+    return replace(
+        asked,
+        role=Role.REPLICATED,
+        engine=engine | {SP: False},
+        patches=_patches_on(),
+        taps=True,
+        perturbations=perturbations,
+    )
 
 
 def reference(asked: ArmNeed) -> ArmNeed:
@@ -101,7 +115,8 @@ def reference(asked: ArmNeed) -> ArmNeed:
         for key, value in asked.engine.items()
         if key not in PARALLEL and key.partition(".")[0] not in dropped
     }
-    engine |= {"tensor_parallel_size": 1, "enforce_eager": True}
+    # In full precision, whatever the cell runs in: both of its arms are held against it.
+    engine |= {"tensor_parallel_size": 1, "enforce_eager": True, "dtype": "float32"}
     return replace(asked, role=Role.REFERENCE, engine=engine, patches=_patches_on(), env=dict(NO_COMPILER), taps=True)
 
 
@@ -115,4 +130,4 @@ def _same_without_sp(one: ArmNeed, other: ArmNeed) -> bool:
 
 def _without_sp(need: ArmNeed) -> ArmNeed:
     engine = {key: value for key, value in need.engine.items() if key not in MEANS_NOTHING_WITHOUT_SP}
-    return replace(need, role=Role.REPLICATED, engine=engine)
+    return replace(need, role=Role.REPLICATED, engine=engine, perturbations=0)

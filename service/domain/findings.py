@@ -21,10 +21,13 @@ from workers.protocol import (
     RankArtifacts,
     Residual,
     Role,
+    Shape,
 )
 
 COMPILER_PHASES = ("dynamo", "aot_autograd", "inductor_lowering", "inductor_codegen", "inductor_compile")
 """Phases of a rank's time line in which something is compiled, see ``workers.probes.timeline``."""
+
+FULL_PRECISION = "float32"
 
 CLOCK_TOLERANCE = 0.02
 """Phases and the unexplained rest may miss the outer wall time by this part of it."""
@@ -147,10 +150,15 @@ def outputs(case: Case) -> Iterator[Reason]:
         if against not in compared:
             yield Reason(Verdict.INVALID_MEASUREMENT, f"the outputs were not compared with the {against} arm's")
     for item in case.evidence.outputs:
-        yield from _outputs(item, case.evidence.policy)
+        yield from _outputs(item, _tie(case.shape, case.evidence.policy))
 
 
-def _outputs(item: OutputComparison, policy: Policy) -> Iterator[Reason]:
+def _tie(shape: Shape, policy: Policy) -> float:
+    """Up to this margin a token that differs is a tie."""
+    return policy.flip_margin if shape.dtype == FULL_PRECISION else policy.reduced_precision_flip_margin
+
+
+def _outputs(item: OutputComparison, largest_tie: float) -> Iterator[Reason]:
     name = f"outputs against the {item.against} arm"
     if item.klass is None or item.compared_tokens == 0:
         yield Reason(Verdict.INVALID_MEASUREMENT, f"{name} were not compared: {item.problem or 'no tokens'}")
@@ -160,7 +168,7 @@ def _outputs(item: OutputComparison, policy: Policy) -> Iterator[Reason]:
         yield Reason(Verdict.FAIL_OUTPUT, f"{name}: a token differs")
     elif item.klass is OutputClass.FLIP and item.first_difference is not None:
         found = item.first_difference
-        tie = found.margin is not None and abs(found.margin) <= policy.flip_margin
+        tie = found.margin is not None and abs(found.margin) <= largest_tie
         margin = "unknown" if found.margin is None else f"{found.margin:.3g}"
         yield Reason(
             None if tie else Verdict.FAIL_OUTPUT,

@@ -405,9 +405,10 @@ def test_bit_equality_is_owed_to_the_replicated_arm_on_two_ranks_only(tmp_path: 
     reference = write_control(tmp_path / "reference")
     found = residuals(run_spec(ranks, True, replicated, reference), probe)
     assert [(item.subject, item.against, item.scattered) for item in found] == [
-        ("probe", "replicated", True), ("replicated", "reference", False),
+        ("probe", "replicated", True), ("replicated", "reference", False), ("probe", "reference", True),
     ]  # fmt: skip
-    assert [item.bitwise_required for item in found] == [ranks == 2, False]
+    assert [item.bitwise_required for item in found] == [ranks == 2, False, False]
+    assert [item.floor for item in found] == ["bitwise" if ranks == 2 else "modelled", "modelled", "measured"]
     assert all(item.bitwise_equal and not item.missing for item in found)
 
 

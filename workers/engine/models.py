@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 SCHEME = "tiny:"
+HOME = "~"
 KINDS = {
     "llama": ("LlamaConfig", "LlamaForCausalLM"),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
@@ -109,11 +110,12 @@ def _check(tiny: TinyModel) -> None:
 
 
 def locate(model: str, models_dir: str | Path) -> str:
-    """The path of ``model``, built first if it is a ``tiny:`` name; any other name is returned as it is."""
+    """The path of ``model``, built first if it is a ``tiny:`` name; a hub id is returned as it is."""
     if not model.startswith(SCHEME):
-        if model.startswith(("/", "./", "../", "~")) and not Path(model).expanduser().is_dir():
+        path = Path(model).expanduser()
+        if model.startswith(("/", "./", "../", HOME)) and not path.is_dir():
             raise ModelError(f"there is no folder {model!r}; give a folder with a config.json, a hub id, or tiny:llama")
-        return model
+        return str(path) if model.startswith(HOME) else model
     tiny = parse(model)
     folder = Path(models_dir) / tiny.name
     if not (folder / "config.json").exists():

@@ -117,9 +117,9 @@ def _effective(fields: list[flatten.Field], requested: Settings) -> Settings:
 
 
 def _by_name(value: Any, effective: Settings, requested: Settings) -> Any:
-    """A tiny model goes by its name: where it was built on this machine is no setting."""
+    """A model goes by the name that was written: where it lies on this machine is no setting."""
     name = str(requested.get("model", ""))
-    return name if name.startswith(models.SCHEME) and value == effective.get("model") else value
+    return name if name.startswith((models.SCHEME, models.HOME)) and value == effective.get("model") else value
 
 
 def _changes(fields: list[flatten.Field], requested: Settings, trace: tracing.Trace) -> list[Change]:

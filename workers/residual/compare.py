@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
-from workers.protocol import Divergence, Residual, Role
+from workers.protocol import Divergence, Floor, Residual, Role, SiteScore
 from workers.residual.patterns import name_pattern
 from workers.residual.taps import TapSet, site_name
 from workers.residual.unshard import Part, part
@@ -26,7 +27,8 @@ LARGEST_SCORE = 1e30
 class Question:
     """What is compared. ``scattered``: the subject holds the residual by tokens over its ranks (SP).
 
-    ``noise_factor``: a score up to this passes where bit equality is not owed.
+    ``noise_factor``: a score up to this passes where bit equality is not owed. ``noise``: per site the relative error
+    that scores 1, where it was measured; elsewhere :func:`noise_floor` is taken.
     """
 
     subject: Role
@@ -35,6 +37,13 @@ class Question:
     bitwise: bool
     sites: int
     noise_factor: float
+    noise: tuple[float, ...] | None = None
+
+    def floor(self, dtype: torch.dtype, site: int) -> float:
+        """The relative error that scores 1 at ``site``. Never below the last digit of ``dtype``."""
+        if self.noise is None:
+            return noise_floor(dtype, site)
+        return max(self.noise[site], torch.finfo(dtype).eps)
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,8 @@ def compare(subject: TapSet, control: TapSet, question: Question) -> Residual:
         bitwise_equal=all(finding.equal for finding in findings) if findings else None,
         bitwise_required=question.bitwise,
         worst_score=_worst(findings),
+        floor=_kind_of_floor(question),
+        scores=_scores(findings, subject, question),
         replicas_equal=replicas,
         first_divergence=_divergence(faults[0]) if faults else _replica_divergence(subject, question),
     )
@@ -109,7 +120,8 @@ def _missing(subject: TapSet, control: TapSet, sites: int) -> list[str]:
                 if subject.at(rank, step, site) is None
             ]
             if _whole(control, step, site) is None:
-                gaps.append(f"step {step}, site {site_name(site)} of the arm compared with: not complete, or not finite")
+                of_it = "of the arm compared with: not complete, or not finite"
+                gaps.append(f"step {step}, site {site_name(site)} {of_it}")
     return gaps
 
 
@@ -131,7 +143,7 @@ def _findings(subject: TapSet, control: TapSet, question: Question) -> Iterator[
                 if found is None or whole is None:
                     continue
                 expected_parts = [part(tokens, ranks, other, question.scattered) for other in range(ranks)]
-                yield _hold(Spot(step, site, rank), found, whole, expected_parts, question.scattered)
+                yield _hold(Spot(step, site, rank), found, whole, expected_parts, question)
 
 
 def _common_steps(subject: TapSet, control: TapSet) -> list[int]:
@@ -140,20 +152,21 @@ def _common_steps(subject: TapSet, control: TapSet) -> list[int]:
     return [tokens for tokens, _ in pairs]
 
 
-def _hold(spot: Spot, found: torch.Tensor, whole: torch.Tensor, parts: list[Part], scattered: bool) -> Finding:
+def _hold(spot: Spot, found: torch.Tensor, whole: torch.Tensor, parts: list[Part], question: Question) -> Finding:
     mine = parts[spot.rank]
     expected = whole[mine.start : mine.stop]
     if found.shape[1:] != whole.shape[1:]:
         widths = f"rows of {list(found.shape[1:])} numbers where {list(whole.shape[1:])} belong"
         return Finding(spot, 0, False, mine.tokens, None, f"wrong-size: {widths}")
-    if not _fits(found, mine, scattered):
+    if not _fits(found, mine, question.scattered):
         return Finding(spot, 0, False, mine.tokens, None, f"wrong-size: {len(found)} rows where {mine.rows} belong")
-    got = found[: mine.tokens]
+    # A reference in full precision is held against in full precision; the floor is that of what was recorded.
+    got = found[: mine.tokens].to(expected.dtype)
     if torch.equal(got, expected):
         return Finding(spot, got.numel(), True, 0, 0.0, "equal")
     wrong = int((got != expected).any(dim=-1).sum())
     slices = [whole[other.start : other.stop] for other in parts]
-    score = _score(got, expected, spot.site)
+    score = _score(got, expected, question.floor(found.dtype, spot.site))
     return Finding(spot, got.numel(), False, wrong, score, name_pattern(got, slices, spot.rank))
 
 
@@ -162,14 +175,48 @@ def _fits(found: torch.Tensor, mine: Part, scattered: bool) -> bool:
     return len(found) == mine.rows or (not scattered and len(found) > mine.rows)
 
 
-def _score(got: torch.Tensor, expected: torch.Tensor, site: int) -> float | None:
-    if not torch.isfinite(got).all() or not torch.isfinite(expected).all():
-        return None
+def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    """Largest difference over largest number of ``expected``: how wrong a part of the residual is, as a whole."""
     scale = float(expected.abs().max())
     error = float((got.double() - expected.double()).abs().max())
     if scale == 0.0:
         return 0.0 if error == 0.0 else LARGEST_SCORE
-    return min(error / scale / noise_floor(got.dtype, site), LARGEST_SCORE)
+    return error / scale
+
+
+def _score(got: torch.Tensor, expected: torch.Tensor, floor: float) -> float | None:
+    if not torch.isfinite(got).all() or not torch.isfinite(expected).all():
+        return None
+    return min(relative_error(got, expected) / floor, LARGEST_SCORE)
+
+
+def _kind_of_floor(question: Question) -> Floor:
+    if question.bitwise:
+        return Floor.BITWISE
+    return Floor.MODELLED if question.noise is None else Floor.MEASURED
+
+
+def _scores(findings: list[Finding], subject: TapSet, question: Question) -> list[SiteScore]:
+    """Per site and rank, over the steps. Raw, so that another policy can be applied to them later."""
+    groups: dict[tuple[int, int], list[float]] = {}
+    for finding in findings:
+        score = LARGEST_SCORE if finding.score is None else finding.score
+        groups.setdefault((finding.spot.site, finding.spot.rank), []).append(score)
+    return [
+        SiteScore(
+            site=site_name(site),
+            rank=rank,
+            floor=question.floor(_dtype(subject, rank, site), site),
+            median=statistics.median(scores),
+            p99=sorted(scores)[math.ceil(0.99 * len(scores)) - 1],
+            max=max(scores),
+        )
+        for (site, rank), scores in sorted(groups.items())
+    ]
+
+
+def _dtype(subject: TapSet, rank: int, site: int) -> torch.dtype:
+    return next(tensor.dtype for key, tensor in subject.ranks[rank].items() if key.endswith(f"/{site}"))
 
 
 def _is_fault(finding: Finding, question: Question) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workers.protocol import Fault
+from workers.protocol import ROUNDING, Fault
 
 Gather = Callable[[torch.Tensor], list[torch.Tensor]]
 """All ranks' tensors of one shape, in the order of the ranks. A collective: every rank has to call it."""
@@ -135,7 +135,7 @@ RESIDUAL_FAULTS: dict[str, Callable[[torch.Tensor, Around], torch.Tensor]] = {
     "scaled-a-little": lambda value, around: value * 1.001,
     "rounded-to-bfloat16": lambda value, around: value.bfloat16().to(value.dtype),
     "columns-swapped": lambda value, around: value.roll(1, dims=-1),
-    "perturbed": _perturb,
+    ROUNDING: _perturb,
 }
 
 
@@ -185,6 +185,7 @@ COLLECTIVE_FAULTS: dict[str, dict[str, Callable[[torch.Tensor, torch.Tensor, tor
         "own-part-missing": lambda value, result, stale: result - _own_part(value, result),
         "reduction-averaged": lambda value, result, stale: result / 2,
     },
+    "all_reduce": {ROUNDING: lambda value, result, stale: _perturb(result, Around(0, None))},
     "all_gather": {
         "gather-rotated": _parts_rotated,
         "gather-stale": _last_call,
