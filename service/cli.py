@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from service import console as show
 from service.app import create_app
+from service.bench import UnknownBench, run_bench
 from service.dashboard import render_static
 from service.dispatch import questions
 from service.dispatch.controller import running
@@ -185,6 +186,21 @@ def selftest(
     if json_file is not None:
         json_file.write_text(json.dumps(result, indent=1))
     raise typer.Exit(0 if succeeded(result) else 1)
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: residual.")],
+    json_file: JsonFile = None,
+) -> None:
+    """Measure Shardproof itself, in the engine environment."""
+    try:
+        result = run_bench(name, Settings())
+    except UnknownBench as error:
+        raise Refused(str(error)) from error
+    show.print_bench(result, console)
+    if json_file is not None:
+        json_file.write_text(json.dumps(result, indent=1))
 
 
 YAML = {"content-type": "application/yaml"}

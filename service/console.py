@@ -128,6 +128,18 @@ def print_report(report: dict[str, Any], console: Console) -> None:
     console.print(f"[bold]{summary['ok']} of {summary['cells']} cells ok[/bold]")
 
 
+def print_bench(result: dict[str, Any], console: Console) -> None:
+    """The rows of a benchmark, and its figure against the goal."""
+    table = Table(title=f"bench {result['name']}", title_justify="left")
+    for column in result["rows"][0]:
+        table.add_column(column.replace("_", " "))
+    for row in result["rows"]:
+        table.add_row(*map(str, row.values()))
+    console.print(table)
+    reached = "reached" if result["figure"] >= result["goal"] else "not reached"
+    _line(console, f"{result['figure']} {result['unit']}; the goal of {result['goal']} is {reached}")
+
+
 def _gravest(reasons: Iterable[str]) -> list[str]:
     """Findings, without the notes; the first ones say what there is to say."""
     return [reason for reason in reasons if not reason.startswith("note:")][:3]

@@ -5,6 +5,7 @@ The controller imports this module with the actor's class. It has no torch, so t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -82,20 +83,21 @@ def sequence_parallelism(result: Result, shape: Shape) -> SequenceParallelism | 
     return SequenceParallelism(expected=max(wanted), matched=min(done), per_rank=done)
 
 
-def residuals(spec: RunSpec, probe: Path | None) -> list[Residual]:
+def residuals(spec: RunSpec, probe: Path | None, found_sp: SequenceParallelism | None = None) -> list[Residual]:
     """Probe against the replicated arm, and each of them against the TP=1 reference.
 
     That reference is in full precision. Under SP the probe may be farther from it than the replicated arm is, by no
     more than the policy's factor: the distance of the replicated arm is its floor.
     """
     found = []
-    shape = spec.shape
-    scattered = shape.sequence_parallelism
-    if probe and spec.replicated and scattered:
+    sp = spec.shape.sequence_parallelism
+    # A pass that rewrote nothing leaves every rank with the whole residual: that is no fault of the residual.
+    scattered = sp and not (found_sp is not None and not any(found_sp.per_rank))
+    if probe and spec.replicated and sp:
         found.append(_residual(spec, (Role.PROBE, probe), (Role.REPLICATED, Path(spec.replicated)), scattered))
     if spec.reference:
         reference = (Role.REFERENCE, Path(spec.reference))
-        if scattered and spec.replicated:
+        if sp and spec.replicated:
             found.append(_residual(spec, (Role.REPLICATED, Path(spec.replicated)), reference, False))
         if probe:
             found.append(_residual(spec, (Role.PROBE, probe), reference, scattered))
@@ -109,11 +111,21 @@ def _noise(spec: RunSpec, subject: Role, control: Path, against: Role) -> tuple[
 
     sites = site_count(spec.shape.layers)
     if against is Role.REPLICATED:
-        perturbed = [load(folder, 1) for folder in sorted(control.glob(f"{ROUNDING}-*"))]
-        return measured_floor(load(control, 1), perturbed, sites)
+        runs = [
+            (load(folder, 1), _same_input(spec, folder, control)) for folder in sorted(control.glob(f"{ROUNDING}-*"))
+        ]
+        return measured_floor(load(control, 1), runs, sites)
     if subject is Role.PROBE and spec.shape.sequence_parallelism and spec.replicated:
-        return distances(load(spec.replicated, 1), load(control, 1), sites)
+        replicated = Path(spec.replicated)
+        return distances(load(replicated, 1), load(control, 1), sites, _same_input(spec, replicated, control))
     return None
+
+
+def _same_input(spec: RunSpec, one: Path, other: Path) -> frozenset[int]:
+    from workers.residual.steps import same_input
+
+    answers = [json.loads((folder / "result.json").read_text())["outputs"] for folder in (one, other)]
+    return same_input(spec.batch, *answers)
 
 
 def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Path], scattered: bool) -> Residual:
@@ -136,7 +148,8 @@ def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Pa
         noise = None if question.bitwise else _noise(spec, subject[0], control[1], control[0])
     except NoTaps as error:
         return _nothing(question, str(error))
-    return compare(recorded, whole, replace(question, noise=noise))
+    steps = None if question.bitwise else _same_input(spec, subject[1], control[1])
+    return compare(recorded, whole, replace(question, noise=noise, steps=steps))
 
 
 def _nothing(question: Question, why: str) -> Residual:
@@ -186,6 +199,7 @@ def assemble(
     own = {report.role: Path(report.folder) for report in reports if report.role in results}
     probe_folder = own.get(Role.PROBE) or (Path(spec.probe) if spec.probe else None)
     compiled = next((results[role] for role in (Role.PROBE, Role.COLD) if role in results), None)
+    found_sp = sequence_parallelism(compiled, spec.shape) if compiled else None
     patches = {Patch(name): PatchState(state) for name, state in (witness or {}).get("patches", {}).items()}
     return Evidence(
         policy=spec.policy,
@@ -193,9 +207,9 @@ def assemble(
         patches=patches,
         arms=reports,
         compile=Compile(cold=times.get(Role.COLD), warm=times.get(Role.WARM)),
-        exercised=Exercised(sequence_parallelism=sequence_parallelism(compiled, spec.shape) if compiled else None),
+        exercised=Exercised(sequence_parallelism=found_sp),
         fallback=Fallback(calls=None, slow_path_s=None, state=patches.get(Patch.FALLBACK_FAST_PATH)),
-        residual=residuals(spec, probe_folder) if Check.RESIDUAL in spec.checks else [],
+        residual=residuals(spec, probe_folder, found_sp) if Check.RESIDUAL in spec.checks else [],
         outputs=outputs(spec, results),
         guards=_guards(witness),
     )

@@ -282,6 +282,7 @@ class RunSpec(Message):
     checks: list[Check]
     arms: list[ArmSpec]
     shape: Shape
+    batch: BatchPlan = BatchPlan()
     policy: Policy = Policy()
     probe: str | None = None
     replicated: str | None = None
@@ -404,6 +405,7 @@ class Residual(Message):
     ``sites``, ``steps``, ``ranks`` and ``tokens`` (over all steps) count what was compared, ``elements`` how many
     numbers; ``missing`` lists what should have been compared and was not. ``scattered``: the subject's ranks hold parts
     of the residual (SP); otherwise each holds the whole, and ``replicas_equal`` says whether they agree.
+    ``steps_left_out``: steps in which the two arms were given different tokens, since their outputs had parted before.
     """
 
     subject: Role
@@ -422,6 +424,7 @@ class Residual(Message):
     scores: list[SiteScore] = []
     replicas_equal: bool | None
     first_divergence: Divergence | None
+    steps_left_out: int = 0
 
 
 class OutputClass(StrEnum):

@@ -38,8 +38,9 @@ class Slots:
 @contextlib.contextmanager
 def cluster(settings: Settings) -> Iterator[None]:
     """Be connected to Ray inside the block."""
-    # Ray would otherwise report home, and let the driver's environment decide what a worker imports.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray lowers the priority of its workers, and engines inherit that: their times would depend on who else is there.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if settings.ray_address is None:
         # Under the supervisor this is a folder that goes with it. Ray's sockets below it may have 107 characters.

@@ -46,6 +46,15 @@ def diagnose(settings: Settings) -> Diagnosis:
     return Diagnosis.model_validate_json(_ask(settings, "diagnose", None))
 
 
+def bench(settings: Settings, name: str) -> str:
+    """What ``python -m workers.bench NAME`` measures in this engine environment, JSON.
+
+    Raises:
+        EngineEnvironmentError: when the process gives no answer.
+    """
+    return _ask(settings, name, None, module="workers.bench")
+
+
 def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
     """Resolve ``cells``, one process for all that share the engine's environment variables.
 
@@ -67,10 +76,16 @@ def _audit(settings: Settings, cells: list[Cell]) -> AuditReply:
     return AuditReply.model_validate_json(_ask(settings, "audit", request.model_dump_json(), cells[0].env))
 
 
-def _ask(settings: Settings, command: str, request: str | None, env: dict[str, str] | None = None) -> str:
+def _ask(
+    settings: Settings,
+    command: str,
+    request: str | None,
+    env: dict[str, str] | None = None,
+    module: str = "workers.engine",
+) -> str:
     with tempfile.TemporaryDirectory() as folder:
         reply = Path(folder) / "reply.json"
-        arguments = ["-m", "workers.engine", command, "--reply", str(reply)]
+        arguments = ["-m", module, command, "--reply", str(reply)]
         if request is not None:
             (Path(folder) / "request.json").write_text(request)
             arguments += ["--request", str(Path(folder) / "request.json")]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from service.dispatch.questions import questions_cache
 from service.domain.arms import ArmNeed, RunNeeds
+from service.domain.cell import Cell
 from service.domain.fingerprint import digest
 from service.domain.timeouts import Timeouts
 from service.settings import Settings
-from workers.protocol import ROUNDING, ArmSpec, BatchPlan, Check, Environment, Fault, Role, RunSpec, Shape, Trial
+from workers.protocol import ROUNDING, ArmSpec, BatchPlan, Environment, Fault, Role, RunSpec, Shape, Trial
 
 TIMED = (Role.COLD, Role.WARM)
 
@@ -59,11 +60,9 @@ class Workplace:
         arm = self.arm(need, folder, folder / "cache")
         return RunSpec(run_id=self.shared_key(need), cell=need.role, checks=[], arms=[arm], shape=shape)
 
-    def cell_run(
-        self, run_id: str, cell_id: str, checks: tuple[Check, ...], needs: RunNeeds, shape: Shape, lost: set[str]
-    ) -> RunSpec:
-        """The run of a cell. Shared arms whose key is in ``lost`` did not come through and are not looked at."""
-        folder = self.root / "cells" / cell_id / run_id
+    def cell_run(self, run_id: str, cell: Cell, needs: RunNeeds, shape: Shape, lost: set[str]) -> RunSpec:
+        """The run of ``cell``. Shared arms whose key is in ``lost`` did not come through and are not looked at."""
+        folder = self.root / "cells" / cell.id / run_id
         # Cold and warm share one cache root; a probe has its own.
         arms = [
             self.arm(need, folder / need.role, folder / ("cache" if need.role in TIMED else f"{need.role}-cache"))
@@ -71,8 +70,9 @@ class Workplace:
         ]
         return RunSpec(
             run_id=run_id,
-            cell=cell_id,
-            checks=list(checks),
+            cell=cell.id,
+            checks=list(cell.checks),
+            batch=BatchPlan(**cell.batch),
             arms=arms,
             shape=shape,
             probe=self._found(needs.probe, lost),

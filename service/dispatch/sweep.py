@@ -124,7 +124,7 @@ class SweepDriver:
 
     def _execute_cell(self, item: PlannedCell, wanted: RunNeeds) -> Found:
         run_id = f"{self._id}-{item.cell.id}-{secrets.token_hex(3)}"
-        spec = self._place.cell_run(run_id, item.cell.id, item.cell.checks, wanted, _shape(item), set(self._lost))
+        spec = self._place.cell_run(run_id, item.cell, wanted, _shape(item), set(self._lost))
         with self._store.transaction() as session:
             repositories.create_run(session, self._id, item.cell.id, spec, State.LEASED)
             repositories.set_cell_state(session, self._id, item.cell.id, State.LEASED)

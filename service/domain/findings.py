@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from service.domain.arms import ONE_ORDER
 from service.domain.case import Case, Reason
 from service.domain.verdict import Verdict
 from workers.protocol import (
@@ -105,6 +106,8 @@ def _residual(item: Residual, case: Case) -> Iterator[Reason]:
         control = "" if own else " (the arm this cell is compared with is itself wrong)"
         yield Reason(Verdict.FAIL_RESIDUAL if own else Verdict.INVALID_MEASUREMENT, text + control)
         return
+    if item.steps_left_out:
+        yield Reason(None, f"{name}: {item.steps_left_out} steps left out, the outputs had parted in a tie before")
     for gap in [*item.missing[:3], *_uncounted(item, case), *_unproven(item, case.evidence)]:
         yield Reason(Verdict.INVALID_MEASUREMENT, f"{name}: not compared in full: {gap}")
 
@@ -136,7 +139,7 @@ def _unproven(item: Residual, evidence: Evidence | None) -> Iterator[str]:
             yield "bit equality is owed and was not found"
     elif item.worst_score is None or not item.worst_score <= evidence.policy.noise_factor:
         yield f"the worst score is {item.worst_score} where at most {evidence.policy.noise_factor:g} passes"
-    if not item.scattered and item.ranks > 1 and item.replicas_equal is not True:
+    if not item.scattered and item.ranks == ONE_ORDER and item.replicas_equal is not True:
         yield "the ranks' copies were not found equal"
 
 

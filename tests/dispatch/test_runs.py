@@ -11,7 +11,9 @@ import pytest
 from service.dispatch.questions import questions_cache
 from service.dispatch.runs import Workplace
 from service.domain.arms import ArmNeed, RunNeeds
+from service.domain.cell import Cell
 from service.domain.timeouts import Timeouts
+from service.domain.verdict import Verdict
 from service.settings import Settings
 from workers.protocol import BatchPlan, Check, Environment, Patch, PatchMode, Role, Shape
 
@@ -115,9 +117,13 @@ def test_the_run_of_a_shared_arm_is_one_engine_start(place: Workplace, tmp_path:
 # --- the run of a cell -----------------------------------------------------------------------------------------------
 
 
+CELL = Cell("c1", "c1", {"batch.seed": 5}, (Verdict.PASS,), CHECKS, ())
+
+
 def test_the_run_of_a_cell_has_its_own_arms_and_looks_at_the_shared_ones(place: Workplace, tmp_path: Path) -> None:
-    run = place.cell_run("run-1", "c1", CHECKS, NEEDS, SHAPE, lost=set())
+    run = place.cell_run("run-1", CELL, NEEDS, SHAPE, lost=set())
     assert (run.run_id, run.cell, tuple(run.checks), run.shape) == ("run-1", "c1", CHECKS, SHAPE)
+    assert run.batch == BatchPlan(seed=5)
     folder = tmp_path / "artifacts" / "sweep-1" / "cells" / "c1" / "run-1"
     assert {arm.role: Path(arm.folder) for arm in run.arms} == {
         Role.COLD: folder / "cold", Role.WARM: folder / "warm", Role.PROBE: folder / "probe",
@@ -131,8 +137,8 @@ def test_the_run_of_a_cell_has_its_own_arms_and_looks_at_the_shared_ones(place: 
 
 
 def test_cold_and_warm_share_one_cache_and_nobody_else_has_it(place: Workplace) -> None:
-    run = place.cell_run("run-1", "c1", CHECKS, NEEDS, SHAPE, lost=set())
-    again = place.cell_run("run-2", "c1", CHECKS, NEEDS, SHAPE, lost=set())
+    run = place.cell_run("run-1", CELL, NEEDS, SHAPE, lost=set())
+    again = place.cell_run("run-2", CELL, NEEDS, SHAPE, lost=set())
     caches = {arm.role: arm.cache_root for arm in run.arms}
     assert caches[Role.COLD] == caches[Role.WARM]
     assert caches[Role.PROBE] != caches[Role.COLD]
@@ -144,7 +150,7 @@ def test_cold_and_warm_share_one_cache_and_nobody_else_has_it(place: Workplace) 
 
 def test_a_cell_whose_probe_is_shared_is_told_where_it_is(place: Workplace) -> None:
     twin = need(Role.REPLICATED)
-    run = place.cell_run("run-1", "c1", CHECKS, RunNeeds((), twin, None, None), SHAPE, lost=set())
+    run = place.cell_run("run-1", CELL, RunNeeds((), twin, None, None), SHAPE, lost=set())
     assert (run.arms, run.probe) == ([], str(place.shared_folder(twin)))
     assert (run.replicated, run.reference) == (None, None)
 
@@ -153,9 +159,9 @@ def test_a_cell_whose_probe_is_shared_is_told_where_it_is(place: Workplace) -> N
 def test_a_shared_arm_that_was_lost_is_not_looked_at(place: Workplace, role: str) -> None:
     shared = replace(NEEDS, own=(), probe=need(Role.REPLICATED))
     lost = {place.shared_key(getattr(shared, role))}
-    run = place.cell_run("run-1", "c1", CHECKS, shared, SHAPE, lost)
+    run = place.cell_run("run-1", CELL, shared, SHAPE, lost)
     seen = {name for name in ("probe", "replicated", "reference") if getattr(run, name) is not None}
     assert seen == {"probe", "replicated", "reference"} - {role}
     elsewhere = replace(place, sweep_id="sweep-2")
     other = {elsewhere.shared_key(getattr(shared, role))}
-    assert getattr(place.cell_run("run-1", "c1", CHECKS, shared, SHAPE, other), role) is not None
+    assert getattr(place.cell_run("run-1", CELL, shared, SHAPE, other), role) is not None

@@ -29,6 +29,12 @@ include:
     compilation_config.pass_config.enable_sp: true
     compilation_config.splitting_ops: [vllm::unified_attention_with_output]
     patches.full_graph_sp: "off"
+  # vLLM's pass knows norms with an epsilon of 1e-5 and 1e-6.
+  - name: unknown-norm
+    model: tiny:llama?rms_norm_eps=1e-3
+    compilation_config.pass_config.enable_sp: true
+    compilation_config.splitting_ops: []
+    expect: not-exercised
 """
 
 
@@ -54,3 +60,10 @@ def test_an_unexpected_failure_makes_exit_status_1(controls: Finished) -> None:
     assert controls.status == 1
     assert controls.report is not None
     assert controls.report["summary"]["unexpected"] == 1
+
+
+def test_a_norm_the_pass_does_not_know_is_not_exercised(controls: Finished) -> None:
+    cell = controls.cell("unknown-norm")
+    assert (cell["verdict"], cell["ok"]) == ("not-exercised", True), cell["reasons"]
+    assert cell["exercised"]["sequence_parallelism"] == {"expected": 5, "matched": 0, "per_rank": [0, 0]}
+    assert cell["residual"]["bitwise_equal"] is True

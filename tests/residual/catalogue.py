@@ -104,6 +104,7 @@ def write(folder: Path, layout: Layout, whole: Whole = residual, layers: int = L
                 recorder.record(held(layout, rank, whole(step, site)), index, count)
             recorder.end()
         recorder.save(folder, rank)
+    (folder / "result.json").write_text(json.dumps({"outputs": [{"tokens": [0]} for _ in STEPS]}))
     return folder
 
 

@@ -19,6 +19,9 @@ from workers.residual.patterns import name_pattern
 from workers.residual.taps import TapSet, site_name
 from workers.residual.unshard import Part, part
 
+ONE_ORDER = 2
+"""Up to so many ranks a sum over them has one order."""
+
 LARGEST_SCORE = 1e30
 """Stands for an infinite score, which JSON cannot carry."""
 
@@ -28,7 +31,8 @@ class Question:
     """What is compared. ``scattered``: the subject holds the residual by tokens over its ranks (SP).
 
     ``noise_factor``: a score up to this passes where bit equality is not owed. ``noise``: per site the relative error
-    that scores 1, where it was measured; elsewhere :func:`noise_floor` is taken.
+    that scores 1, where it was measured; elsewhere :func:`noise_floor` is taken. ``steps``: those in which both arms
+    were given the same tokens; all, if nothing is said.
     """
 
     subject: Role
@@ -38,6 +42,7 @@ class Question:
     sites: int
     noise_factor: float
     noise: tuple[float, ...] | None = None
+    steps: frozenset[int] | None = None
 
     def floor(self, dtype: torch.dtype, site: int) -> float:
         """The relative error that scores 1 at ``site``. Never below the last digit of ``dtype``."""
@@ -83,7 +88,7 @@ def compare(subject: TapSet, control: TapSet, question: Question) -> Residual:
         sites=len({finding.spot.site for finding in findings}),
         steps=len({finding.spot.step for finding in findings}),
         ranks=len({finding.spot.rank for finding in findings}),
-        tokens=sum(subject.tokens),
+        tokens=sum(subject.tokens[step] for step in _compared_steps(subject, control, question)),
         elements=sum(finding.elements for finding in findings),
         scattered=question.scattered,
         missing=missing,
@@ -94,6 +99,7 @@ def compare(subject: TapSet, control: TapSet, question: Question) -> Residual:
         scores=_scores(findings, subject, question),
         replicas_equal=replicas,
         first_divergence=_divergence(faults[0]) if faults else _replica_divergence(subject, question),
+        steps_left_out=len(subject.tokens) - len(_compared_steps(subject, control, question)),
     )
 
 
@@ -135,7 +141,8 @@ def _whole(control: TapSet, step: int, site: int) -> torch.Tensor | None:
 
 def _findings(subject: TapSet, control: TapSet, question: Question) -> Iterator[Finding]:
     ranks = len(subject.ranks)
-    for step, tokens in enumerate(_common_steps(subject, control)):
+    for step in _compared_steps(subject, control, question):
+        tokens = subject.tokens[step]
         for site in range(question.sites):
             whole = _whole(control, step, site)
             for rank in range(ranks):
@@ -144,6 +151,11 @@ def _findings(subject: TapSet, control: TapSet, question: Question) -> Iterator[
                     continue
                 expected_parts = [part(tokens, ranks, other, question.scattered) for other in range(ranks)]
                 yield _hold(Spot(step, site, rank), found, whole, expected_parts, question)
+
+
+def _compared_steps(subject: TapSet, control: TapSet, question: Question) -> list[int]:
+    common = range(len(_common_steps(subject, control)))
+    return [step for step in common if question.steps is None or step in question.steps]
 
 
 def _common_steps(subject: TapSet, control: TapSet) -> list[int]:
@@ -265,15 +277,31 @@ def _replicas_equal(findings: list[Finding], subject: TapSet) -> bool | None:
 
 
 def _replica_divergence(subject: TapSet, question: Question) -> Divergence | None:
+    """The first rank whose copy is not rank 0's.
+
+    Two ranks add up in one order and have to agree to the bit. Of more, each may add up in an order of its own, and
+    only a difference beyond the noise is a fault.
+    """
     if question.scattered:
         return None
     for spot, rows in _replicas(subject, question.sites):
+        score = _replica_score(subject, spot, question)
+        if len(subject.ranks) > ONE_ORDER and score is not None and score <= question.noise_factor:
+            continue
         return Divergence(
             site=site_name(spot.site),
             rank=spot.rank,
             step=spot.step,
             pattern="replicas-differ",
             tokens=rows,
-            score=None,
+            score=score,
         )
     return None
+
+
+def _replica_score(subject: TapSet, spot: Spot, question: Question) -> float | None:
+    tokens = subject.tokens[spot.step]
+    first, other = (subject.at(rank, spot.step, spot.site) for rank in (0, spot.rank))
+    if first is None or other is None or first[:tokens].shape != other[:tokens].shape:
+        return None
+    return _score(other[:tokens], first[:tokens], question.floor(other.dtype, spot.site))

@@ -11,29 +11,32 @@ from collections.abc import Sequence
 from workers.residual.compare import relative_error
 from workers.residual.taps import TapSet
 
+Run = tuple[TapSet, frozenset[int]]
+"""A recording, and the steps in which it was given the same tokens as the one it is held against."""
 
-def measured_floor(plain: TapSet, perturbed: Sequence[TapSet], sites: int) -> tuple[float, ...] | None:
+
+def measured_floor(plain: TapSet, perturbed: Sequence[Run], sites: int) -> tuple[float, ...] | None:
     """Per site the largest relative error of any perturbed run in any step; ``None`` without a usable run.
 
-    Rank 0 is looked at: every rank of a replicated arm holds the same.
+    Rank 0 is looked at: what the ranks of a replicated arm hold differs by less.
     """
-    usable = [run for run in perturbed if run.tokens == plain.tokens]
-    if not usable or not plain.tokens:
+    usable = [(run, steps) for run, steps in perturbed if run.tokens == plain.tokens and steps]
+    if not usable:
         return None
     return tuple(max(_errors(plain, usable, site), default=0.0) for site in range(sites))
 
 
-def _errors(plain: TapSet, perturbed: Sequence[TapSet], site: int) -> list[float]:
+def _errors(plain: TapSet, perturbed: Sequence[Run], site: int) -> list[float]:
     errors = []
-    for step, tokens in enumerate(plain.tokens):
-        expected = plain.at(0, step, site)
-        for run in perturbed:
-            got = run.at(0, step, site)
+    for run, steps in perturbed:
+        for step in sorted(steps):
+            got, expected = run.at(0, step, site), plain.at(0, step, site)
             if got is not None and expected is not None:
+                tokens = plain.tokens[step]
                 errors.append(relative_error(got[:tokens], expected[:tokens]))
     return errors
 
 
-def distances(subject: TapSet, reference: TapSet, sites: int) -> tuple[float, ...] | None:
-    """Per site how far ``subject``'s rank 0 is from ``reference`` in its worst step; ``None`` when the steps differ."""
-    return measured_floor(reference, [subject], sites)
+def distances(subject: TapSet, reference: TapSet, sites: int, steps: frozenset[int]) -> tuple[float, ...] | None:
+    """Per site how far ``subject``'s rank 0 is from ``reference`` in the worst of ``steps``."""
+    return measured_floor(reference, [(subject, steps)], sites)

@@ -81,8 +81,8 @@ def sketch(rows: torch.Tensor, seed: int = 0) -> Sketch:
     """Hash and projection of each of ``rows`` (rows × hidden, of one of ``DTYPES``), on the device they are on.
 
     Projections are comparable between dtypes of one hidden size; hashes only within a dtype. The hash of a row depends
-    on nothing but its bits and the seed. So does its projection on the CPU; elsewhere it may differ by rounding with the
-    device and the number of rows.
+    on nothing but its bits and the seed. So does its projection on the CPU; elsewhere it may differ by rounding, with
+    the device and the number of rows.
 
     Raises:
         ValueError: when ``rows`` is no matrix of one of ``DTYPES``.

@@ -1,0 +1,29 @@
+"""``shardproof bench``: what Shardproof itself costs, measured in the engine environment."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from service.dispatch import questions
+from service.settings import Settings
+from workers.bench import NAMES
+
+
+class UnknownBench(ValueError):
+    """There is no benchmark of this name."""
+
+
+def run_bench(name: str, settings: Settings) -> dict[str, Any]:
+    """Measure; takes up to a minute.
+
+    Returns:
+        ``name``, ``figure`` in ``unit`` (more is better) with its ``goal``, ``rows`` and the ``environment``.
+
+    Raises:
+        UnknownBench: when there is nothing of this name to measure.
+        EngineEnvironmentError: when the engine environment does not answer.
+    """
+    if name not in NAMES:
+        raise UnknownBench(f"there is no benchmark {name!r}; choose {' or '.join(NAMES)}")
+    return dict(json.loads(questions.bench(settings, name)))

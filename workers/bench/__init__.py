@@ -1,0 +1,20 @@
+"""Measurements of Shardproof itself, in the engine environment. This module imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+NAMES = ("residual",)
+"""What ``python -m workers.bench`` can measure."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``figure`` in ``unit`` sums up ``rows``; more is better, ``goal`` is enough. ``threads`` did the work."""
+
+    figure: float
+    unit: str
+    goal: float
+    threads: int
+    rows: list[dict[str, Any]]
