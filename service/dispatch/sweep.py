@@ -15,7 +15,8 @@ from typing import TypeVar
 from service.dispatch.cluster import RunLost, execute, slots
 from service.dispatch.plan import Plan, PlannedCell
 from service.dispatch.runs import Workplace
-from service.domain.arms import ArmNeed, RunNeeds, needs
+from service.domain.arms import ArmNeed, RunNeeds
+from service.domain.arms import needs as needs_of
 from service.domain.case import Case, Judgement, Reason
 from service.domain.findings import shared_arm
 from service.domain.judge import judge
@@ -58,7 +59,7 @@ class SweepDriver:
     def drive(self) -> None:
         """Return when every cell has its verdict."""
         own = [item for item in self._plan.cells if item.duplicate_of is None]
-        wanted = {item.cell.id: needs(item.cell, _shape(item)) for item in own}
+        wanted = {item.cell.id: needs_of(item.cell, _shape(item)) for item in own}
         self._all(self._run_shared, self._shared_of(own, wanted))
         self._all(lambda item: self._run_cell(item, wanted[item.cell.id]), own)
         for item in self._plan.cells:
@@ -110,9 +111,18 @@ class SweepDriver:
             trouble = f"it could not be carried out: {type(error).__name__}: {error}"
         return report or _lost_arm(spec, trouble)
 
-    def _lost_of(self, wanted: RunNeeds) -> tuple[Reason, ...]:
-        needed = [(need, self._place.shared_key(need)) for need in wanted.shared]
-        return tuple(shared_arm(self._lost[key], own=need is wanted.probe) for need, key in needed if key in self._lost)
+    def _with_own_probe(self, evidence: Evidence | None, wanted: RunNeeds) -> Evidence | None:
+        """A shared arm that would have been the cell's own probe died for this cell too: log and all."""
+        report = self._lost.get(self._place.shared_key(wanted.probe)) if wanted.probe else None
+        if evidence is None or report is None:
+            return evidence
+        return evidence.model_copy(update={"arms": [*evidence.arms, report]})
+
+    def _lost_of(self, wanted: RunNeeds, own: bool) -> tuple[Reason, ...]:
+        """Findings about shared arms; ``own``: about one that is the cell's own probe as well."""
+        needs = [need for need in wanted.shared if own or need is not wanted.probe]
+        lost = [(need, self._lost.get(self._place.shared_key(need))) for need in needs]
+        return tuple(shared_arm(report, own=need is wanted.probe) for need, report in lost if report is not None)
 
     # --- cells -------------------------------------------------------------------------------------------------------
 
@@ -129,7 +139,8 @@ class SweepDriver:
             repositories.create_run(session, self._id, item.cell.id, spec, State.LEASED)
             repositories.set_cell_state(session, self._id, item.cell.id, State.LEASED)
         evidence, failure = self._follow(spec, item)
-        found = Found(evidence, self._lost_of(wanted), failure)
+        evidence = self._with_own_probe(evidence, wanted)
+        found = Found(evidence, self._lost_of(wanted, own=evidence is None), failure)
         with self._store.transaction() as session:
             repositories.finish_run(session, run_id, _end(_judge(item, found), found), evidence, failure)
         return found

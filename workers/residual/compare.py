@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from workers.protocol import Divergence, Floor, Residual, Role, SiteScore
+from workers.residual import measure
 from workers.residual.patterns import name_pattern
 from workers.residual.taps import TapSet, site_name
 from workers.residual.unshard import Part, part
@@ -78,8 +79,9 @@ def compare(subject: TapSet, control: TapSet, question: Question) -> Residual:
     """
     if subject.folder.resolve() == control.folder.resolve():
         raise ValueError(f"{subject.folder} is held against itself: nothing would be compared")
-    missing = _missing(subject, control, question.sites)
-    findings = list(_findings(subject, control, question))
+    wholes = _wholes(control, question.sites)
+    missing = _missing(subject, control, wholes, question.sites)
+    findings = list(_findings(subject, control, wholes, question))
     faults = [finding for finding in findings if _is_fault(finding, question)]
     replicas = None if question.scattered else _replicas_equal(findings, subject)
     return Residual(
@@ -111,7 +113,22 @@ def noise_floor(dtype: torch.dtype, site: int) -> float:
     return 4.0 * torch.finfo(dtype).eps * math.sqrt(site + 1)
 
 
-def _missing(subject: TapSet, control: TapSet, sites: int) -> list[str]:
+Wholes = dict[tuple[int, int], torch.Tensor]
+"""The residual as it should be, by step and site."""
+
+
+def _wholes(control: TapSet, sites: int) -> Wholes:
+    """What of ``control`` can be compared with: there for all tokens, and itself made of numbers."""
+    found = {}
+    for step, tokens in enumerate(control.tokens):
+        for site in range(sites):
+            whole = control.at(0, step, site)
+            if whole is not None and len(whole) >= tokens and measure.finite(whole[:tokens]):
+                found[step, site] = whole
+    return found
+
+
+def _missing(subject: TapSet, control: TapSet, wholes: Wholes, sites: int) -> list[str]:
     """What should have been compared and cannot be."""
     if not subject.tokens:
         return ["no step was recorded"]
@@ -125,26 +142,18 @@ def _missing(subject: TapSet, control: TapSet, sites: int) -> list[str]:
                 for rank in range(len(subject.ranks))
                 if subject.at(rank, step, site) is None
             ]
-            if _whole(control, step, site) is None:
+            if (step, site) not in wholes:
                 of_it = "of the arm compared with: not complete, or not finite"
                 gaps.append(f"step {step}, site {site_name(site)} {of_it}")
     return gaps
 
 
-def _whole(control: TapSet, step: int, site: int) -> torch.Tensor | None:
-    """The residual as it should be; ``None`` when it is not there for all tokens, or is itself no number."""
-    found = control.at(0, step, site)
-    if found is None or len(found) < control.tokens[step] or not torch.isfinite(found[: control.tokens[step]]).all():
-        return None
-    return found
-
-
-def _findings(subject: TapSet, control: TapSet, question: Question) -> Iterator[Finding]:
+def _findings(subject: TapSet, control: TapSet, wholes: Wholes, question: Question) -> Iterator[Finding]:
     ranks = len(subject.ranks)
     for step in _compared_steps(subject, control, question):
         tokens = subject.tokens[step]
         for site in range(question.sites):
-            whole = _whole(control, step, site)
+            whole = wholes.get((step, site))
             for rank in range(ranks):
                 found = subject.at(rank, step, site)
                 if found is None or whole is None:
@@ -174,9 +183,9 @@ def _hold(spot: Spot, found: torch.Tensor, whole: torch.Tensor, parts: list[Part
         return Finding(spot, 0, False, mine.tokens, None, f"wrong-size: {len(found)} rows where {mine.rows} belong")
     # A reference in full precision is held against in full precision; the floor is that of what was recorded.
     got = found[: mine.tokens].to(expected.dtype)
-    if torch.equal(got, expected):
+    if measure.equal(got, expected):
         return Finding(spot, got.numel(), True, 0, 0.0, "equal")
-    wrong = int((got != expected).any(dim=-1).sum())
+    wrong = measure.differing_rows(got, expected)
     slices = [whole[other.start : other.stop] for other in parts]
     score = _score(got, expected, question.floor(found.dtype, spot.site))
     return Finding(spot, got.numel(), False, wrong, score, name_pattern(got, slices, spot.rank))
@@ -189,15 +198,15 @@ def _fits(found: torch.Tensor, mine: Part, scattered: bool) -> bool:
 
 def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
     """Largest difference over largest number of ``expected``: how wrong a part of the residual is, as a whole."""
-    scale = float(expected.abs().max())
-    error = float((got.double() - expected.double()).abs().max())
+    scale = measure.largest(expected)
+    error = measure.largest_difference(got, expected)
     if scale == 0.0:
         return 0.0 if error == 0.0 else LARGEST_SCORE
     return error / scale
 
 
 def _score(got: torch.Tensor, expected: torch.Tensor, floor: float) -> float | None:
-    if not torch.isfinite(got).all() or not torch.isfinite(expected).all():
+    if not measure.finite(got) or not measure.finite(expected):
         return None
     return min(relative_error(got, expected) / floor, LARGEST_SCORE)
 
