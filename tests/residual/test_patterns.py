@@ -46,3 +46,19 @@ def test_its_own_slice_changed_is_just_values() -> None:
     assert name_pattern(got, SLICES, 1) == "values"
     # Equal to its own slice it would not be asked about; it is not called another rank's either.
     assert name_pattern(SLICES[1].clone(), SLICES, 1) == "values"
+
+
+@pytest.mark.parametrize("places", [1, -1])
+def test_rows_one_place_off(places: int) -> None:
+    slices = [torch.randn(4, 3), torch.randn(4, 3)]
+    assert name_pattern(slices[1].roll(places, dims=0), slices, 1) == "shifted-by-a-token"
+    assert name_pattern(slices[1].roll(2 * places, dims=0), slices, 1) == "values"
+
+
+def test_a_single_row_is_not_shifted() -> None:
+    assert name_pattern(torch.ones(1, 3), [torch.zeros(1, 3) + 5, torch.full((1, 3), 7.0)], 0) == "values"
+
+
+@pytest.mark.parametrize(("factor", "name"), [(2, "doubled"), (0.5, "halved"), (-1, "negated"), (1.001, "values")])
+def test_a_factor_on_everything(factor: float, name: str) -> None:
+    assert name_pattern(SLICES[1] * factor, SLICES, 1) == name
