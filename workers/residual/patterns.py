@@ -9,8 +9,8 @@ def name_pattern(got: torch.Tensor, slices: list[torch.Tensor], rank: int) -> st
     """``got`` differs from ``slices[rank]``, the part this rank should hold; what is it instead?
 
     Returns:
-        ``nan``; ``zeros``; ``slice-of-rank-<j>``: another rank's part; ``shifted-by-a-token``: the right rows, one place
-        on or back; ``doubled``, ``halved``, ``negated``; else ``values``.
+        ``nan``; ``zeros``; ``slice-of-rank-<j>``: another rank's part; ``shifted-by-a-token``: the right rows, one
+        place on or back; ``doubled``, ``halved``, ``negated``; else ``values``.
     """
     if not torch.isfinite(got).all():
         return "nan"
