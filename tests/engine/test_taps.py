@@ -457,3 +457,19 @@ def test_this_machine_uses_our_pass_manager() -> None:
     if not current_platform.is_cpu():
         pytest.skip("vLLM's own manager has the pass on this platform")
     assert current_platform.get_pass_manager_cls() == f"{CpuPassManager.__module__}.{CpuPassManager.__qualname__}"
+
+
+def test_a_foreign_pass_manager_gets_our_passes_after_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Manager:
+        def configure(self, config: object) -> None:
+            seen.append(f"configured with {config}")
+
+    def install(manager: object, config: object) -> None:
+        seen.append(f"installed in {type(manager).__name__}")
+
+    monkeypatch.setattr(passes, "install", install)
+    passes.hook(Manager)
+    Manager().configure("x")
+    assert seen == ["configured with x", "installed in Manager"]

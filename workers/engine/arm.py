@@ -23,7 +23,7 @@ def run(spec: ArmSpec) -> None:
 
         from workers.engine.settings import engine_config
     with phase("config"):
-        config = engine_config(spec.engine | _arm_settings(), spec.models_dir)
+        config = engine_config(spec.engine | _arm_settings(spec.taps), spec.models_dir)
     with phase("start"):
         engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=True)
     with phase("requests"):
@@ -35,16 +35,19 @@ def run(spec: ArmSpec) -> None:
     os._exit(0)
 
 
-def _arm_settings() -> dict[str, Any]:
+def _arm_settings(taps: bool) -> dict[str, Any]:
     """The hooks of an arm. They are settings of the engine, but not of the cell."""
     from vllm.platforms import current_platform
 
     from workers.engine.worker import CPU_WORKER, GPU_WORKER
 
-    return {
-        "worker_cls": CPU_WORKER if current_platform.is_cpu() else GPU_WORKER,
+    on_cpu = current_platform.is_cpu()
+    hooks = {
+        "worker_cls": CPU_WORKER if on_cpu else GPU_WORKER,
         "worker_extension_cls": "workers.engine.extension.ProbeExtension",
     }
+    # A replayed CUDA graph does not call the taps.
+    return hooks | ({"compilation_config.cudagraph_mode": "NONE"} if taps and not on_cpu else {})
 
 
 def _drive(engine: LLMEngine, spec: ArmSpec) -> list[dict[str, Any]]:

@@ -18,3 +18,16 @@ def register() -> None:
 
         die_with_parent()
         establish({Patch(name): PatchMode(mode) for name, mode in json.loads(asked).items()})
+        _hook_passes()
+
+
+def _hook_passes() -> None:
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        return
+    from vllm.compilation.passes.pass_manager import PostGradPassManager
+
+    from workers.probes.passes import hook
+
+    hook(PostGradPassManager)

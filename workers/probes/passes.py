@@ -6,6 +6,7 @@ was not rewritten. Per graph and compile range, on every rank.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,3 +83,18 @@ def install(manager: PostGradPassManager, config: VllmConfig) -> None:
     manager.add(CountAfter(sp_pass))
     if taps.wanted():
         manager.add(taps.TapPass(config.model_config.get_hidden_size()))
+
+
+def hook(manager_class: type[Any]) -> None:
+    """Let every manager of ``manager_class`` be given our passes once vLLM has configured it.
+
+    For platforms whose pass manager is vLLM's own; the CPU platform brings a manager that does this by itself.
+    """
+    original = manager_class.configure
+
+    @functools.wraps(original)
+    def configure(self: Any, config: VllmConfig) -> None:
+        original(self, config)
+        install(self, config)
+
+    manager_class.configure = configure
