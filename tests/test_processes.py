@@ -272,7 +272,7 @@ def test_the_scratch_folder_is_the_engine_s_and_goes_with_it(tmp_path: Path) -> 
         folder, sockets = map(Path, supervisor.line().split())
         assert folder == sockets
         assert folder.parent == tmp_path
-        assert folder.name.startswith(f"shardproof-{supervisor.process.pid}-")
+        assert folder.name.startswith(f"{processes.SCRATCH}{supervisor.process.pid}-")
         (folder / "left" / "behind").mkdir(parents=True)
         supervisor.go()
         supervisor.wait()
@@ -304,7 +304,12 @@ def dead_pid() -> int:
 
 
 def test_folders_of_the_living_and_of_others_are_left_alone(in_tmp: Path) -> None:
-    kept = [f"shardproof-{os.getpid()}-abc", "shardproof-notes-abc", "shardproof", f"other-{dead_pid()}-abc"]
+    kept = [
+        f"{processes.SCRATCH}{os.getpid()}-abc",
+        f"{processes.SCRATCH}notes-abc",
+        "shardproof",
+        f"other-{dead_pid()}-abc",
+    ]
     for name in kept:
         (in_tmp / name).mkdir()
     with processes.scratch_folder() as folder:
@@ -313,7 +318,7 @@ def test_folders_of_the_living_and_of_others_are_left_alone(in_tmp: Path) -> Non
 
 
 def test_a_stale_folder_that_cannot_be_read_is_no_obstacle(in_tmp: Path) -> None:
-    stale = in_tmp / f"shardproof-{dead_pid()}-abc"
+    stale = in_tmp / f"{processes.SCRATCH}{dead_pid()}-abc"
     (stale / processes.SEGMENTS).mkdir(parents=True)
     with processes.scratch_folder() as folder:
         assert scratches(in_tmp) == [folder.name]

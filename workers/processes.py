@@ -18,7 +18,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 SHARED_MEMORY = Path("/dev/shm")
-SCRATCH = "shardproof-"
+SCRATCH = "shpf-"
+"""Prefix of scratch folders. Short: the sockets below may have 107 characters in all."""
 SEGMENTS = "shared-memory"
 """File in a scratch folder with the name prefixes of segments that C++ code made and nobody tracks."""
 

@@ -18,6 +18,9 @@ from service.settings import Settings
 from workers.actor import RunActor
 from workers.protocol import RunSpec
 
+LONGEST_RAY_FOLDER = 43
+"""A socket's path may have 107 characters, and Ray's own part of it takes the other 64."""
+
 
 class RunLost(RuntimeError):
     """The run's actor or its node is gone: infrastructure, not the engine."""
@@ -43,8 +46,8 @@ def cluster(settings: Settings) -> Iterator[None]:
     os.environ.setdefault("RAY_worker_niceness", "0")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if settings.ray_address is None:
-        # Under the supervisor this is a folder that goes with it. Ray's sockets below it may have 107 characters.
-        folder = os.path.join(tempfile.gettempdir(), "ray")
+        # Under the supervisor this is a folder that goes with it.
+        folder = _ray_folder(tempfile.gettempdir())
         options |= {"include_dashboard": False, "_temp_dir": folder, "num_cpus": _cores()}
     else:
         options["address"] = settings.ray_address
@@ -53,6 +56,16 @@ def cluster(settings: Settings) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _ray_folder(temporary: str) -> str:
+    folder = os.path.join(temporary, "r")
+    if len(folder) > LONGEST_RAY_FOLDER:
+        raise OSError(
+            f"the temporary folder {temporary} is too long for Ray's sockets by {len(folder) - LONGEST_RAY_FOLDER} "
+            "characters; set TMPDIR to a shorter one"
+        )
+    return folder
 
 
 def _cores() -> int:
