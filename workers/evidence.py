@@ -129,7 +129,7 @@ def _same_input(spec: RunSpec, one: Path, other: Path) -> frozenset[int]:
 
 
 def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Path], scattered: bool) -> Residual:
-    from workers.residual.compare import Question, compare
+    from workers.residual.compare import ONE_ORDER, Question, compare
     from workers.residual.taps import NoTaps, load, site_count
 
     ranks = spec.shape.tensor_parallel_size
@@ -138,7 +138,7 @@ def _residual(spec: RunSpec, subject: tuple[Role, Path], control: tuple[Role, Pa
         against=control[0],
         scattered=scattered,
         # A sum of two has one order; of more it has several, and one rank sums in yet another.
-        bitwise=ranks <= 2 and control[0] is Role.REPLICATED,
+        bitwise=ranks <= ONE_ORDER and control[0] is Role.REPLICATED,
         sites=site_count(spec.shape.layers),
         noise_factor=spec.policy.noise_factor,
     )

@@ -109,6 +109,9 @@ def test_a_dead_rank_is_named_with_its_phase_and_log(survived: Finished) -> None
     assert "phase unknown" not in reason
     assert "Last line of its log:" in reason
     assert "resource_tracker" not in reason
+    (arm,) = [arm for arm in survived.cell("VICTIM=rank")["arms"] if arm["outcome"] == "crashed"]
+    assert arm["failure"]["rank"] == 1
+    assert arm["failure"]["log_tail"]
 
 
 def test_a_dead_engine_and_a_dead_actor_are_told_apart(survived: Finished) -> None:

@@ -128,7 +128,8 @@ def test_a_piecewise_request_is_shown_as_what_ran(demo: Finished) -> None:
 def test_cold_and_warm_are_proven_on_every_rank(demo: Finished, name: str) -> None:
     times = demo.cell(name)["compile"]
     for rank in times["cold"]["artifacts"]["ranks"]:
-        assert (rank["saved"], rank["loaded"], rank["compiled"]) == (1, 0, 1) if name == "sp-full-graph" else True
+        if name == "sp-full-graph":
+            assert (rank["saved"], rank["loaded"], rank["compiled"]) == (1, 0, 1)
         assert rank["saved"] > 0
         assert rank["loaded"] == 0
         assert rank["compiled"] > 0
