@@ -17,13 +17,19 @@ PATCHES = "SHARDPROOF_PATCHES"
 TAPS = "SHARDPROOF_TAPS"
 FAULTS = "SHARDPROOF_FAULTS"
 
-NOT_INHERITED = ("RAY_", "VLLM_", "TORCHINDUCTOR_", "TORCH_COMPILE_", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
+NOT_INHERITED = ("RAY_", "VLLM_", "TORCH", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
 """Prefixes of variables that change what an engine compiles or where it caches."""
+
+CALLER = frozenset({"CI"})
+"""Variables that tell who asks. PyTorch makes an error of a warning where ``CI`` is set, so one cell would have two
+verdicts. A cell that wants the error asks for it: ``env.TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING``."""
 
 
 def clean() -> dict[str, str]:
     """This process's environment without what an engine must not inherit."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
+    return {
+        name: value for name, value in os.environ.items() if name not in CALLER and not name.startswith(NOT_INHERITED)
+    }
 
 
 def for_question(cache_root: str) -> dict[str, str]:
