@@ -1,0 +1,252 @@
+"""What a run found out. What was not looked at is ``None``, never zero."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from workers.protocol.accuracy import Accuracy
+from workers.protocol.audit import Environment, Guard
+from workers.protocol.runs import Policy
+from workers.protocol.words import PROTOCOL, Message, Outcome, Patch, PatchState, Role
+
+
+class Phase(Message):
+    name: str
+    s: float
+
+
+class RankTimes(Message):
+    """``total_s`` is the outer wall time of the arm: the phases and ``unaccounted_s`` add up to it on every rank."""
+
+    rank: int
+    total_s: float
+    phases: list[Phase]
+    unaccounted_s: float
+
+
+class RankArtifacts(Message):
+    """vLLM's own compilation counters on one rank."""
+
+    rank: int
+    saved: int
+    loaded: int
+    compiled: int
+
+
+class Artifacts(Message):
+    """Sums over the ranks, and each rank's counters as proof."""
+
+    saved: int
+    loaded: int
+    ranks: list[RankArtifacts]
+
+
+class CompileTimes(Message):
+    total_s: float
+    ranks: list[RankTimes]
+    artifacts: Artifacts
+
+
+class Compile(Message):
+    cold: CompileTimes | None
+    warm: CompileTimes | None
+
+
+class SequenceParallelism(Message):
+    """``expected``: all-reduces before the pass, each of which it should rewrite. ``matched``: those it did.
+
+    Both are those of the rank that falls shortest of what it should have; ``per_rank`` shows what each rank matched and
+    ``expected_per_rank`` what it should have: pipeline stages have different numbers. Where that is empty, ``expected``
+    holds for all.
+    """
+
+    expected: int | None
+    matched: int | None
+    per_rank: list[int]
+    expected_per_rank: list[int] = []
+
+
+class Exercised(Message):
+    sequence_parallelism: SequenceParallelism | None
+
+
+class Fallback(Message):
+    calls: int | None
+    slow_path_s: float | None
+    state: PatchState | None
+
+
+class Onset(StrEnum):
+    """How an error comes up from one site to the next."""
+
+    JUMP = "jump"
+    DRIFT = "drift"
+
+
+class Divergence(Message):
+    """The first place where the residual is wrong, in the order step, site, rank.
+
+    ``tokens`` counts the wrong rows of that step on that rank, ``rows`` holds the first of their numbers within the
+    step. ``score`` is the relative error in units of the noise floor; it is ``None`` where the numbers cannot be
+    compared (NaN, wrong size). ``onset``: whether the score jumps here or has grown over the sites before.
+    ``confusion[i][j]``: relative error of rank i's part against the part that belongs to rank j, ``None`` where their
+    sizes differ or a number is not finite; empty where the residual is not scattered. ``sentence`` says all of it in
+    plain words.
+    """
+
+    site: str
+    rank: int
+    step: int
+    pattern: str
+    tokens: int
+    score: float | None
+    rows: list[int] = []
+    onset: Onset | None = None
+    confusion: list[list[float | None]] = []
+    sentence: str = ""
+
+
+class Floor(StrEnum):
+    """What a residual is held to: bit equality, a noise floor that was measured, or one that is modelled."""
+
+    BITWISE = "bitwise"
+    MEASURED = "measured"
+    MODELLED = "modelled"
+
+
+class SiteScore(Message):
+    """Scores of the tokens of one site on one rank over all steps.
+
+    A token's score is the relative error of its residual, ‖x - y‖ / ‖y‖, divided by ``floor``.
+    """
+
+    site: str
+    rank: int
+    floor: float
+    median: float
+    p99: float
+    max: float
+
+
+class Residual(Message):
+    """What the comparison of ``subject``'s residual with ``against``'s saw.
+
+    ``sites``, ``steps``, ``ranks`` and ``tokens`` (over all steps) count what was compared, ``elements`` how many
+    numbers; ``missing`` lists what should have been compared and was not. ``scattered``: the subject's ranks hold parts
+    of the residual (SP); otherwise each holds the whole, and ``replicas_equal`` says whether they agree.
+    ``steps_left_out``: steps in which the two arms were given different tokens, since their outputs had parted before.
+
+    ``scattered_rows`` and ``replicated_rows`` count the tokens over steps and sites, by whether each rank held a part
+    there or all of them. ``sketched``: of each token a sketch was compared, ``elements`` counts its numbers.
+    ``records``: each place that scores higher than every place before it. Whatever the noise factor, the first place
+    above it is one of them, so that another factor can be applied later. ``wrong_steps`` counts the steps with a place
+    that is not equal (or, where bit equality is not owed, scores above the noise factor). ``seeds``: of the perturbed
+    runs in which the floor was measured.
+    """
+
+    subject: Role
+    against: Role
+    sites: int
+    steps: int
+    ranks: int
+    tokens: int
+    elements: int
+    scattered: bool
+    missing: list[str]
+    bitwise_equal: bool | None
+    bitwise_required: bool
+    worst_score: float | None
+    floor: Floor = Floor.MODELLED
+    scores: list[SiteScore] = []
+    replicas_equal: bool | None
+    first_divergence: Divergence | None
+    steps_left_out: int = 0
+    scattered_rows: int | None = None
+    replicated_rows: int | None = None
+    sketched: bool = False
+    records: list[Divergence] = []
+    wrong_steps: int = 0
+    seeds: list[int] = []
+
+
+class Invariant(Message):
+    """What has to hold without any tolerance, in the residual or the graphs of ``arm``.
+
+    ``held`` is ``None`` where nothing could be checked; ``detail`` says why, or what was seen. ``checked`` counts the
+    single comparisons.
+    """
+
+    name: str
+    held: bool | None
+    checked: int
+    detail: str
+    arm: Role = Role.PROBE
+
+
+class OutputClass(StrEnum):
+    IDENTICAL = "identical"
+    DRIFT = "drift"
+    FLIP = "flip"
+    GARBAGE = "garbage"
+
+
+class Difference(Message):
+    """The first token that differs in one request.
+
+    ``margin``: by how much (log-probability) the other arm preferred its own token.
+    """
+
+    request: int
+    position: int
+    expected: int
+    found: int
+    margin: float | None
+
+
+class OutputComparison(Message):
+    """``klass`` is ``None`` when the two arms could not be compared; ``problem`` says why."""
+
+    subject: Role
+    against: Role
+    klass: OutputClass | None
+    problem: str | None = None
+    compared_tokens: int
+    worst_logprob_difference: float | None
+    first_difference: Difference | None
+
+
+class Failure(Message):
+    """How an arm died: which rank in which phase, what it said, and the last lines of its own log."""
+
+    phase: str | None
+    rank: int | None
+    message: str
+    log_tail: list[str]
+
+
+class ArmReport(Message):
+    role: Role
+    key: str
+    outcome: Outcome
+    wall_s: float
+    folder: str
+    failure: Failure | None
+    peak_rss_bytes: int | None = None
+
+
+class Evidence(Message):
+    """All that one run found out. What was not looked at is ``None``, never zero."""
+
+    protocol: int = PROTOCOL
+    policy: Policy
+    environment: Environment | None
+    patches: dict[Patch, PatchState]
+    arms: list[ArmReport]
+    compile: Compile
+    exercised: Exercised
+    fallback: Fallback | None
+    residual: list[Residual]
+    outputs: list[OutputComparison]
+    guards: list[Guard]
+    invariants: list[Invariant] = []
+    accuracy: Accuracy | None = None
