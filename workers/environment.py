@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 
-from workers.protocol import ArmSpec
+from workers.protocol import ROUNDING, ArmSpec
 
 FULL_COMPILE = "SHARDPROOF_FULL_COMPILE"
 EVENTS = "SHARDPROOF_EVENTS"
 PATCHES = "SHARDPROOF_PATCHES"
 TAPS = "SHARDPROOF_TAPS"
+CAPACITY = "SHARDPROOF_CAPACITY"
 FAULTS = "SHARDPROOF_FAULTS"
 
 NOT_INHERITED = ("RAY_", "VLLM_", "TORCH", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
@@ -51,7 +52,7 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
             "PYTHONWARNINGS": "ignore:resource_tracker",
             PATCHES: json.dumps(spec.patches),
             TAPS: "1" if spec.taps else "0",
-            FAULTS: "1" if spec.trials else "0",
+            FAULTS: "1" if any(trial.fault and trial.fault.kind != ROUNDING for trial in spec.trials) else "0",
         }
         | spec.env
     )

@@ -39,3 +39,17 @@ def native_patches() -> Any:
     establish(native)
     yield
     establish(native)
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The recorder the taps write to, empty and enabled."""
+    from workers.probes import boundary, eager, recorder, taps
+
+    from .graphs import CAPACITY
+
+    fresh = recorder.Recorder(CAPACITY)
+    fresh.enabled = True
+    for module in (recorder, taps, eager, boundary):
+        monkeypatch.setattr(module, "RECORDER", fresh)
+    return fresh

@@ -1,115 +1,52 @@
-"""Taps: put where the residual is, they record it and change nothing; the census counts what is in the graph."""
+"""Taps: put where the residual is, they record it and change nothing."""
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import vllm.distributed
-import vllm.ir.ops  # noqa: F401  (registers vLLM's IR)
-from safetensors.torch import load_file
-from torch.fx.experimental.proxy_tensor import make_fx
-from vllm.compilation.passes.inductor_pass import pass_context
 from vllm.config import VllmConfig, set_current_vllm_config
-from vllm.config.utils import Range
 from vllm.model_executor.layers.layernorm import RMSNorm
 
+from workers import environment
 from workers.engine.internals import ALLOW_LIST, LOWERING, resolve
-from workers.platforms.pass_manager import CpuPassManager
-from workers.probes import eager, passes, recorder, taps
-from workers.probes.passes import CountAfter, CountBefore, census, count
+from workers.probes import eager
 from workers.probes.recorder import Recorder
-from workers.probes.taps import TapPass
+from workers.probes.taps import OPERATIONS, TapPass, residual_sites
+from workers.residual.sketch import sketch
 
-HIDDEN, HEADS, TOKENS, EPSILON = 32, 4, 5, 1e-5
-TAP = torch.ops.shardproof.tap.default
-
-rms_norm: Any = torch.ops.vllm_ir.rms_norm.default
-fused_add_rms_norm: Any = torch.ops.vllm_ir.fused_add_rms_norm.default
-
-
-@pytest.fixture
-def record(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """The recorder the taps write to, empty and enabled."""
-    fresh = Recorder()
-    fresh.enabled = True
-    for module in (recorder, taps, eager):
-        monkeypatch.setattr(module, "RECORDER", fresh)
-    return fresh
-
-
-class Weights:
-    """Of a model of two layers: norms, and a matrix in place of attention and MLP."""
-
-    def __init__(self) -> None:
-        draw = torch.Generator().manual_seed(0)
-        self.norms = [torch.rand(HIDDEN, generator=draw) + 0.5 for _ in range(5)]
-        self.mixers = [torch.randn(HIDDEN, HIDDEN, generator=draw) / HIDDEN**0.5 for _ in range(4)]
-        self.head_norm = torch.rand(HIDDEN // HEADS, generator=draw)
-        self.input = torch.randn(TOKENS, HIDDEN, generator=draw)
-
-
-WEIGHTS = Weights()
-
-
-def model(x: torch.Tensor) -> Any:
-    """Norm, mix, then four times norm with residual and mix. The last residual is read by nobody."""
-    carrier, residual = rms_norm(x, WEIGHTS.norms[0], EPSILON), x
-    for norm, mixer in zip(WEIGHTS.norms[1:], WEIGHTS.mixers, strict=True):
-        carrier, residual = fused_add_rms_norm(torch.relu(carrier) @ mixer, residual, norm, EPSILON)
-    return carrier
-
-
-def true_residuals(x: torch.Tensor) -> list[torch.Tensor]:
-    """By plain PyTorch: every sum of the branch's output and what was there before."""
-    residuals = [x]
-    for index, mixer in enumerate(WEIGHTS.mixers):
-        carrier = rms_norm(residuals[-1], WEIGHTS.norms[index], EPSILON)
-        residuals.append(torch.relu(carrier) @ mixer + residuals[-1])
-    return residuals
-
-
-def trace(function: Callable[..., Any], *inputs: torch.Tensor, symbolic: bool = True) -> torch.fx.GraphModule:
-    """A graph such as post-grad passes see: ATen and vLLM's IR, fake tensors as values."""
-    graph: torch.fx.GraphModule = make_fx(
-        function, tracing_mode="symbolic" if symbolic else "fake", _allow_non_fake_inputs=True
-    )(*inputs)
-    return graph
-
-
-def tapped(function: Callable[..., Any], *inputs: torch.Tensor) -> torch.fx.GraphModule:
-    """``function`` as a graph with taps, cleaned as Inductor would."""
-    module = trace(function, *inputs)
-    TapPass(HIDDEN)(module.graph)
-    module.graph.eliminate_dead_code()
-    module.graph.lint()
-    module.recompile()
-    return module
-
-
-def tap_nodes(module: torch.fx.GraphModule) -> list[Any]:
-    return list(module.graph.find_nodes(op="call_function", target=TAP))
-
-
-def one_step(record: Recorder, run: Callable[[], Any]) -> list[torch.Tensor]:
-    record.begin(TOKENS)
-    run()
-    record.end()
-    return record.steps[-1].sites
-
+from .graphs import (
+    EPSILON,
+    FIRST,
+    HEADS,
+    HIDDEN,
+    LAST,
+    TAP,
+    TAP_GATHERED,
+    TOKENS,
+    WEIGHTS,
+    all_gather,
+    all_reduce,
+    fused_add_rms_norm,
+    model,
+    one_step,
+    reduce_scatter,
+    rms_norm,
+    tap_nodes,
+    tapped,
+    trace,
+    true_residuals,
+)
 
 # --- where taps are put --------------------------------------------------------------------------------------------
 
 
 def test_every_norm_of_the_residual_is_a_site_in_order() -> None:
     nodes = tap_nodes(tapped(model, WEIGHTS.input))
-    assert [node.args[2:] for node in nodes] == [(index, 5) for index in range(5)]
+    assert [node.args[2:] for node in nodes] == [(index, 5, [FIRST, LAST], False) for index in range(5)]
     norms = [rms_norm] + [fused_add_rms_norm] * 4
     for node, norm in zip(nodes, norms, strict=True):
         carrier, residual = node.args[:2]
@@ -157,9 +94,56 @@ def test_graph_without_norms_gets_no_tap() -> None:
     assert tap_nodes(tapped(lambda x: x + 1, WEIGHTS.input)) == []
 
 
-def test_inductor_may_fall_back_for_the_tap() -> None:
+def test_inductor_may_fall_back_for_every_tap() -> None:
     TapPass(HIDDEN)
-    assert "shardproof::tap" in resolve(f"{LOWERING}:{ALLOW_LIST}", "test it")
+    assert {f"shardproof::{name}" for name in OPERATIONS} <= set(resolve(f"{LOWERING}:{ALLOW_LIST}", "test it"))
+
+
+def sharded(x: torch.Tensor) -> Any:
+    """As SP leaves a layer: the norms work on a part; what they give is gathered, computed with and scattered."""
+    part = reduce_scatter(x)
+    gathered = all_gather(rms_norm(part, WEIGHTS.norms[0], EPSILON))
+    mixed = reduce_scatter(torch.relu(gathered) @ WEIGHTS.mixers[0])
+    carrier, _ = fused_add_rms_norm(mixed, part, WEIGHTS.norms[1], EPSILON)
+    return all_gather(carrier) @ WEIGHTS.mixers[1]
+
+
+def replicated(x: torch.Tensor) -> Any:
+    """The same without SP."""
+    whole = all_reduce(x)
+    carrier = rms_norm(whole, WEIGHTS.norms[0], EPSILON)
+    mixed = all_reduce(torch.relu(carrier) @ WEIGHTS.mixers[0])
+    carrier, _ = fused_add_rms_norm(mixed, whole, WEIGHTS.norms[1], EPSILON)
+    return carrier @ WEIGHTS.mixers[1]
+
+
+def mixed_layouts(x: torch.Tensor) -> Any:
+    """A later pipeline stage: its first norm works on what came whole, the next on a part."""
+    carrier, residual = fused_add_rms_norm(x, x, WEIGHTS.norms[0], EPSILON)
+    mixed = reduce_scatter(carrier @ WEIGHTS.mixers[0])
+    return fused_add_rms_norm(mixed, residual[: mixed.shape[0]], WEIGHTS.norms[1], EPSILON)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "scattered"),
+    [(sharded, [True, True]), (replicated, [False, False]), (mixed_layouts, [False, True])],
+)
+def test_a_site_is_scattered_only_behind_a_reduce_scatter(
+    function: Callable[[torch.Tensor], Any], scattered: list[bool]
+) -> None:
+    x = torch.randn(6, HIDDEN)
+    assert [site.scattered for site in residual_sites(trace(function, x).graph, HIDDEN)] == scattered
+    assert [node.args[5] for node in tap_nodes(tapped(function, x))] == scattered, "and the tap says so"
+
+
+def test_every_gathered_activation_is_tapped_in_order_and_read_through_its_tap() -> None:
+    module = tapped(sharded, torch.randn(6, HIDDEN))
+    nodes = tap_nodes(module, TAP_GATHERED)
+    gathers: list[Any] = list(module.graph.find_nodes(op="call_function", target=torch.ops.vllm.all_gather.default))
+    assert [node.args for node in nodes] == [(gather, index, 2) for index, gather in enumerate(gathers)]
+    assert [list(gather.users) for gather in gathers] == [[node] for node in nodes]
+    assert all(node.users for node in nodes)
+    assert tap_nodes(tapped(replicated, torch.randn(6, HIDDEN)), TAP_GATHERED) == []
 
 
 # --- what they record ----------------------------------------------------------------------------------------------
@@ -208,6 +192,28 @@ def test_outside_of_a_step_nothing_is_kept(record: Recorder) -> None:
     assert record.steps == []
 
 
+def test_a_step_knows_its_padding_and_the_compile_range_of_its_graph(record: Recorder) -> None:
+    module = tapped(model, WEIGHTS.input)
+    one_step(record, lambda: module(WEIGHTS.input), padded=8)
+    (step,) = record.steps
+    assert (step.tokens, step.padded, step.compile_range) == (TOKENS, 8, (FIRST, LAST))
+    assert step.scattered == dict.fromkeys(range(5), False)
+
+
+def test_with_faults_the_residual_is_read_through_the_tap_and_stays_what_it_was(
+    record: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = trace(model, WEIGHTS.input)(WEIGHTS.input)
+    monkeypatch.setenv(environment.FAULTS, "1")
+    module = tapped(model, WEIGHTS.input)
+    nodes = tap_nodes(module, torch.ops.shardproof.tap_through.default)
+    assert (len(nodes), tap_nodes(module)) == (5, [])
+    found: list[torch.Tensor] = []
+    sites = one_step(record, lambda: found.append(module(WEIGHTS.input)))
+    assert torch.equal(found[0], expected)
+    assert all(torch.equal(site, truth) for site, truth in zip(sites, true_residuals(WEIGHTS.input), strict=True))
+
+
 def test_what_is_recorded_is_a_copy(record: Recorder) -> None:
     x = WEIGHTS.input.clone()
     sites = one_step(record, lambda: tapped(model, x)(x))
@@ -215,12 +221,25 @@ def test_what_is_recorded_is_a_copy(record: Recorder) -> None:
     assert torch.equal(sites[0], WEIGHTS.input)
 
 
+@pytest.mark.usefixtures("record")
 def test_tap_gives_a_copy_of_the_carrier_and_keeps_to_its_declaration() -> None:
     carrier, residual = torch.randn(3, HIDDEN), torch.randn(3, HIDDEN)
-    torch.library.opcheck(TAP, (carrier, residual, 0, 1))
-    copy = TAP(carrier, residual, 0, 1)
+    rest = (0, 1, [FIRST, LAST], False)
+    torch.library.opcheck(TAP, (carrier, residual, *rest))
+    copy = TAP(carrier, residual, *rest)
     assert torch.equal(copy, carrier)
     assert copy.data_ptr() != carrier.data_ptr()
+
+
+def test_tap_of_a_gathered_activation_keeps_the_hash_of_each_row(record: Recorder) -> None:
+    value = torch.randn(3, HIDDEN)
+    torch.library.opcheck(TAP_GATHERED, (value, 0, 1))
+    copies: list[torch.Tensor] = []
+    one_step(record, lambda: copies.append(TAP_GATHERED(value, 0, 1)))
+    assert torch.equal(copies[0], value)
+    assert copies[0].data_ptr() != value.data_ptr()
+    assert list(record.steps[-1].kept) == ["gathered/0"]
+    assert torch.equal(record.steps[-1].kept["gathered/0"], sketch(value).hashes)
 
 
 # --- several graphs in one step --------------------------------------------------------------------------------------
@@ -249,62 +268,6 @@ def test_pieces_that_share_their_code_add_up(record: Recorder) -> None:
     for site, truth in zip(sites[::2], expected, strict=True):
         assert torch.equal(site, truth)
     assert len(one_step(record, run)) == 7, "the next step starts anew"
-
-
-def rows(number: float) -> torch.Tensor:
-    return torch.full((1, 2), number)
-
-
-@pytest.mark.parametrize(
-    "fired",
-    [
-        [(1, 2)],
-        [(0, 2), (0, 2)],
-        [(0, 2), (1, 2), (1, 2)],
-        [(0, 1), (1, 1)],
-        [(0, 3), (2, 3)],
-    ],
-    ids=["not from the start", "twice", "not from the start of the next", "beyond the graph", "left out"],
-)
-def test_tap_out_of_order_is_an_error(fired: list[tuple[int, int]]) -> None:
-    record = Recorder()
-    record.enabled = True
-    record.begin(1)
-    for index, size in fired[:-1]:
-        record.record(rows(index), index, size)
-    with pytest.raises(RuntimeError, match=r"tap \d of \d fired out of order at site \d"):
-        record.record(rows(0), *fired[-1])
-
-
-def test_a_step_that_broke_off_does_not_disturb_the_next() -> None:
-    record = Recorder()
-    record.enabled = True
-    record.begin(1)
-    record.record(rows(0), 0, 2)
-    record.begin(4)
-    for index in range(2):
-        record.record(rows(index), index, 2)
-    record.end()
-    record.end()
-    assert [(step.tokens, len(step.sites)) for step in record.steps] == [(4, 2)]
-
-
-def test_saved_steps_can_be_read_back(tmp_path: Path) -> None:
-    record = Recorder()
-    record.enabled = True
-    for tokens in (3, 4):
-        record.begin(tokens)
-        record.record(torch.full((2, tokens), 1.0).t(), 0, 2)
-        record.record(rows(tokens), 1, 2)
-        record.end()
-    record.save(tmp_path, 1)
-    assert json.loads((tmp_path / "taps-rank1.json").read_text()) == {
-        "steps": [{"tokens": 3, "sites": 2}, {"tokens": 4, "sites": 2}]
-    }
-    tensors = load_file(tmp_path / "taps-rank1.safetensors")
-    assert sorted(tensors) == ["0/0", "0/1", "1/0", "1/1"]
-    assert torch.equal(tensors["1/1"], rows(4))
-    assert tensors["0/0"].shape == (3, 2)
 
 
 # --- eager ---------------------------------------------------------------------------------------------------------
@@ -354,122 +317,3 @@ def test_eager_model_computes_what_it_did(record: Recorder, eager_model: EagerMo
 
 def test_model_without_hooks_records_nothing(record: Recorder, eager_model: EagerModel) -> None:
     assert one_step(record, lambda: eager_model(WEIGHTS.input.clone())) == []
-
-
-# --- census --------------------------------------------------------------------------------------------------------
-
-
-def collectives(**numbers: int) -> torch.fx.Graph:
-    """A graph with so many of each collective; nothing of it is ever run."""
-    graph = torch.fx.Graph()
-    x = graph.placeholder("x")
-    rest = {"all_reduce": ("tp",), "reduce_scatter": (0, 2, "tp"), "all_gather": (0, 2, "tp")}
-    for name, number in numbers.items():
-        for _ in range(number):
-            x = graph.create_node("call_function", getattr(torch.ops.vllm, name).default, (x, *rest[name]))
-    x = graph.create_node("call_function", torch.ops.aten.relu.default, (x,))
-    graph.output(x)
-    return graph
-
-
-class SpPass:
-    """As much of vLLM's pass as the census looks at. ``matched_count`` is left from a graph before."""
-
-    def __init__(self, first: int = 1) -> None:
-        self.first = first
-        self.matched_count = 99
-
-    def is_applicable_for_range(self, compile_range: Any) -> bool:
-        return bool(compile_range.start >= self.first)
-
-
-@pytest.fixture
-def fresh_census(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_census", [])
-
-
-@pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter", "all_gather"])
-def test_count_sees_one_collective_and_no_other(name: str) -> None:
-    graph = collectives(all_reduce=3, reduce_scatter=2, all_gather=1)
-    assert count(graph, name) == {"all_reduce": 3, "reduce_scatter": 2, "all_gather": 1}[name]
-    assert count(collectives(), name) == 0
-
-
-@pytest.mark.usefixtures("fresh_census")
-def test_census_has_the_graph_before_and_after_the_pass() -> None:
-    sp_pass = SpPass()
-    with pass_context(Range(start=1, end=64)):
-        CountBefore(sp_pass)(collectives(all_reduce=5))
-        sp_pass.matched_count = 4
-        CountAfter(sp_pass)(collectives(all_reduce=1, reduce_scatter=4, all_gather=4))
-    assert census() == [
-        {
-            "compile_range": (1, 64),
-            "applicable": True,
-            "all_reduce_before": 5,
-            "all_reduce_after": 1,
-            "reduce_scatter_after": 4,
-            "all_gather_after": 4,
-            "claimed": 4,
-        }
-    ]
-
-
-@pytest.mark.usefixtures("fresh_census")
-def test_a_pass_that_does_not_run_claims_nothing_of_the_graph_before() -> None:
-    sp_pass = SpPass(first=8)
-    for start in (8, 1):
-        with pass_context(Range(start=start, end=64)):
-            CountBefore(sp_pass)(collectives(all_reduce=2))
-            if start == 8:
-                sp_pass.matched_count = 2
-            CountAfter(sp_pass)(collectives(reduce_scatter=2) if start == 8 else collectives(all_reduce=2))
-    assert [(entry["applicable"], entry["claimed"], entry["all_reduce_after"]) for entry in census()] == [
-        (True, 2, 0),
-        (False, 0, 2),
-    ]
-
-
-@pytest.mark.usefixtures("fresh_census")
-def test_without_the_pass_nothing_is_applicable_or_claimed() -> None:
-    with pass_context(Range(start=1, end=64)):
-        CountBefore(None)(collectives(all_reduce=2))
-        CountAfter(None)(collectives(all_reduce=2))
-    (entry,) = census()
-    assert (entry["applicable"], entry["claimed"], entry["all_reduce_before"]) == (False, None, 2)
-
-
-@pytest.mark.parametrize(("taps_wanted", "last"), [("1", TapPass), ("0", CountAfter)])
-def test_our_passes_stand_around_vllms(taps_wanted: str, last: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    SequenceParallelismPass = type("SequenceParallelismPass", (SpPass,), {})
-    manager: Any = SimpleNamespace(passes=[object(), SequenceParallelismPass()], add=lambda p: manager.passes.append(p))
-    config: Any = SimpleNamespace(model_config=SimpleNamespace(get_hidden_size=lambda: HIDDEN))
-    monkeypatch.setenv("SHARDPROOF_TAPS", taps_wanted)
-    passes.install(manager, config)
-    assert isinstance(manager.passes[0], CountBefore)
-    assert isinstance(manager.passes[-1], last)
-    assert manager.passes[0].sp_pass is manager.passes[2]
-
-
-def test_this_machine_uses_our_pass_manager() -> None:
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        pytest.skip("vLLM's own manager has the pass on this platform")
-    assert current_platform.get_pass_manager_cls() == f"{CpuPassManager.__module__}.{CpuPassManager.__qualname__}"
-
-
-def test_a_foreign_pass_manager_gets_our_passes_after_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-
-    class Manager:
-        def configure(self, config: object) -> None:
-            seen.append(f"configured with {config}")
-
-    def install(manager: object, config: object) -> None:
-        seen.append(f"installed in {type(manager).__name__}")
-
-    monkeypatch.setattr(passes, "install", install)
-    passes.hook(Manager)
-    Manager().configure("x")
-    assert seen == ["configured with x", "installed in Manager"]

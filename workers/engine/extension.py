@@ -8,8 +8,10 @@ from typing import Any
 
 from workers.engine import internals
 from workers.probes.recorder import RECORDER
-from workers.protocol import Fault
+from workers.probes.rounding import ROUNDING_ERROR
+from workers.protocol import ROUNDING, Fault
 from workers.selftest.faults import STATE
+from workers.selftest.switch import switch
 
 
 class ProbeExtension:
@@ -35,15 +37,22 @@ class ProbeExtension:
         """Switch ``fault`` on, or whatever is on off."""
         from vllm.distributed import get_tp_group
 
+        asked = None if fault is None else Fault.model_validate(fault)
+        ROUNDING_ERROR.restore()
+        if asked is not None and asked.kind == ROUNDING:
+            ROUNDING_ERROR.apply(self.get_model(), asked.seed)  # type: ignore[attr-defined]
+            asked = None
         group = get_tp_group()
         STATE.rank = group.rank_in_group
         STATE.gather = lambda value: list(group.all_gather(value, dim=0).chunk(group.world_size))
-        STATE.set(None if fault is None else Fault.model_validate(fault))
+        STATE.set(asked)
+        switch(self, asked)
 
     def shardproof_counters(self) -> dict[str, Any]:
         """vLLM's counters, PyTorch's compile timers, the graph census, the guards and the peak memory of this rank."""
         from vllm.compilation.counter import compilation_counter
 
+        from workers.probes import norms
         from workers.probes.guards import check_guards
         from workers.probes.passes import census
 
@@ -52,6 +61,15 @@ class ProbeExtension:
             "counters": dict(vars(compilation_counter)),
             "compile_seconds": internals.compile_seconds(),
             "census": census(),
+            "norms": norms.hashes(self.get_model()),  # type: ignore[attr-defined]
             "guards": [guard.model_dump() for guard in check_guards()],
+            "vectors_work": _vectors_work(),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
+
+
+def _vectors_work() -> bool:
+    """Only a rank that compiled has tried; to try now would take seconds."""
+    from vllm.compilation.counter import compilation_counter
+
+    return compilation_counter.num_inductor_compiles > 0 and internals.all_vectors_work()

@@ -6,13 +6,21 @@ questions after the fact are in ``workers.engine.extension``.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from workers import environment
 from workers.engine.events import emit, phase, process_started
+from workers.engine.steps import believed_scattered, order_of, position, requests_of
+from workers.probes import boundary, capacity, taps
 from workers.probes.recorder import RECORDER
 from workers.selftest.faults import STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+    from vllm.config import VllmConfig
     from vllm.v1.core.sched.output import SchedulerOutput
 
 CPU_WORKER = "workers.engine.worker_cpu.TimedCpuWorker"
@@ -23,6 +31,9 @@ class TimedWorker:
     """Mixed in before a vLLM worker class. Each method is the parent's, inside a phase."""
 
     rank: int
+    vllm_config: VllmConfig
+    model_runner: Any
+    get_model: Callable[[], torch.nn.Module]
 
     def init_device(self) -> None:
         emit("rank", rank=self.rank, started=process_started())
@@ -32,6 +43,14 @@ class TimedWorker:
     def load_model(self, **kwargs: Any) -> None:
         with phase("load_model", self.rank):
             super().load_model(**kwargs)  # type: ignore[misc]
+        if taps.wanted():
+            self._prepare_taps()
+
+    def _prepare_taps(self) -> None:
+        """Before the first forward pass: taps fire in warm-ups too, and a CUDA graph captures what they do."""
+        RECORDER.capacity = capacity.from_text(os.environ[environment.CAPACITY])
+        RECORDER.position = position(self.vllm_config)
+        boundary.install(self.get_model())
 
     def determine_available_memory(self) -> int:
         with phase("profile", self.rank):
@@ -49,12 +68,15 @@ class TimedWorker:
         tokens = scheduler_output.total_num_scheduled_tokens
         if tokens == 0:
             return super().execute_model(scheduler_output)  # type: ignore[misc]
-        RECORDER.begin(tokens)
+        RECORDER.begin(tokens, requests_of(scheduler_output))
         STATE.begin_step()
         try:
-            return super().execute_model(scheduler_output)  # type: ignore[misc]
+            output = super().execute_model(scheduler_output)  # type: ignore[misc]
         except BaseException as error:
+            RECORDER.abandon()
             emit("error", name="execute_model", rank=self.rank, message=f"{type(error).__name__}: {error}"[:2000])
             raise
-        finally:
-            RECORDER.end()
+        step = RECORDER.end(order_of(self.model_runner))
+        if step is not None:
+            step.believed = believed_scattered(self.vllm_config, step.padded)
+        return output
