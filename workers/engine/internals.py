@@ -7,6 +7,7 @@ it instead of guessing.
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 
@@ -45,6 +46,28 @@ def allow_fallback(name: str) -> None:
     resolve(f"{LOWERING}:{ALLOW_LIST}", "let our own operation fall back quickly").add(name)
 
 
+SITES = {
+    "torch:ops.vllm_ir.rms_norm.default": "find the first residual in the graph",
+    "torch:ops.vllm_ir.fused_add_rms_norm.default": "find the residual behind every attention and MLP in the graph",
+    "vllm.compilation.passes.inductor_pass:InductorPass": "put a pass of our own into the engine's",
+    "vllm.compilation.passes.inductor_pass:get_pass_context": "tell the compile ranges apart",
+    "vllm.compilation.passes.pass_manager:PostGradPassManager.configure": "run that pass after the engine's rewrites",
+    "vllm.compilation.passes.pass_manager:PostGradPassManager.add": "run that pass after the engine's rewrites",
+}
+"""What recording the residual of a compiled engine hangs on, and what for."""
+
+
+def missing_sites() -> list[TargetMissing]:
+    """What of ``SITES`` is not there in this version; empty where the residual can be recorded."""
+    missing = []
+    for path, purpose in SITES.items():
+        try:
+            resolve(path, purpose)
+        except TargetMissing as error:
+            missing.append(error)
+    return missing
+
+
 def forget_logged_once() -> None:
     """Make vLLM's ``warning_once`` speak again: it remembers what it said for the life of the process."""
     for name in ("_print_debug_once", "_print_info_once", "_print_warning_once"):
@@ -55,3 +78,24 @@ def compile_seconds() -> dict[str, float]:
     """Seconds by PyTorch's own compile timers (``dynamo_timed``), summed over their calls in this process."""
     metrics = resolve("torch._dynamo.utils:compilation_time_metrics", "split the compile time into phases")
     return {name: float(sum(times)) for name, times in metrics.items()}
+
+
+def header_folder() -> Path:
+    """Where PyTorch keeps its precompiled C++ headers; below the temporary folder."""
+    return Path(resolve("torch._inductor.codecache:_HEADER_DIR", "share precompiled headers between arms"))
+
+
+def all_vectors_work() -> bool:
+    """Whether every kind of vector instructions that the processor claims was tried here and found to work.
+
+    ``False`` also where nothing was tried: it was taken for granted, or this is no x86 machine.
+    """
+    module = "torch._inductor.cpu_vec_isa"
+    purpose = "tell which vector instructions were tried"
+    config = resolve("torch._inductor.config:cpp", purpose)
+    claimed_flags = resolve(f"{module}:x86_isa_checker", purpose)()
+    if config.vec_isa_ok is not None or not claimed_flags:
+        return False
+    known = resolve(f"{module}:supported_vec_isa_list", purpose)
+    claimed = [isa for isa in known if all(flag in claimed_flags for flag in str(isa).split())]
+    return len(resolve(f"{module}:valid_vec_isa_list", purpose)()) == len(claimed)
