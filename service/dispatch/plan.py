@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from service.dispatch import questions
+from service.domain import batch, reserved
 from service.domain.cell import Cell
 from service.domain.document import Document
 from service.domain.errors import Problems
@@ -14,15 +15,21 @@ from service.domain.matrix import Matrix, expand
 from service.domain.nearest import nearest
 from service.domain.place import Path
 from service.settings import Settings
-from workers.protocol import AuditedCell, Environment
+from workers.protocol import AuditedCell, BatchPlan, Environment, Problem, Shape
+
+SP_THRESHOLD = "compilation_config.pass_config.sp_min_token_num"
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """``duplicate_of``: the earlier cell with the same effective settings, whose result this one shares."""
+    """``batch``: the requests that all arms of the cell are given.
+
+    ``duplicate_of``: the earlier cell with the same effective settings, whose result this one shares.
+    """
 
     cell: Cell
     audited: AuditedCell
+    batch: BatchPlan
     fingerprint: str
     duplicate_of: Cell | None
 
@@ -64,12 +71,27 @@ def _planned(cells: Sequence[Cell], audited: dict[str, AuditedCell]) -> tuple[Pl
     planned = []
     for cell in cells:
         answer = audited[cell.id]
+        requests = _batch(cell, answer.shape)
         fingerprint = effective_fingerprint(
-            answer.effective or {}, answer.patches, cell.env, cell.batch, cell.checks, cell.environment
+            answer.effective or {},
+            answer.patches,
+            cell.env,
+            requests.model_dump(),
+            cell.checks,
+            cell.environment,
+            cell.evaluation,
         )
-        planned.append(PlannedCell(cell, answer, fingerprint, first.get(fingerprint)))
+        planned.append(PlannedCell(cell, answer, requests, fingerprint, first.get(fingerprint)))
         first.setdefault(fingerprint, cell)
     return tuple(planned)
+
+
+def _batch(cell: Cell, shape: Shape | None) -> BatchPlan:
+    """The requests of ``cell``. A threshold that was written counts with SP off too, see ``batch.resolve``."""
+    if shape is None:
+        return BatchPlan.model_validate(cell.batch)
+    written = cell.engine.get(SP_THRESHOLD)
+    return batch.resolve(cell.batch, shape, written if isinstance(written, int) else None)
 
 
 def _refuse(
@@ -85,9 +107,26 @@ def _refuse(
         for problem in answer.problems:
             path = _written_at(document, cell, problem.key)
             problems.add("engine-refuses", f"cell {cell.name}: {problem.message}", path, problem.hint)
+        for problem in _unfit_requests(cell, answer.shape):
+            path = _written_at(document, cell, problem.key)
+            problems.add("requests-do-not-fit", f"cell {cell.name}: {problem.message}", path, problem.hint)
         path = _written_at(document, cell, "tensor_parallel_size")
         _check_ranks(cell, answer, environment, settings, path, problems)
     problems.raise_if_any()
+
+
+def _unfit_requests(cell: Cell, shape: Shape | None) -> list[Problem]:
+    """Requests that the engine of ``cell`` could not run, and options of them that its settings contradict."""
+    contradicted = [
+        Problem(
+            key=setting,
+            message=f"batch.{field} is true and {setting} is false",
+            hint=f"Remove {setting}, which batch.{field} turns on, or remove batch.{field}",
+        )
+        for field, setting in reserved.NEEDED_BY.items()
+        if reserved.needs(field, cell.batch.get(field)) and cell.engine[setting] is False
+    ]
+    return contradicted + ([] if shape is None else batch.problems(_batch(cell, shape), shape))
 
 
 def _check_ranks(

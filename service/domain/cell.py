@@ -31,8 +31,11 @@ class Cell:
 
     @property
     def engine(self) -> Settings:
-        """The settings of the engine alone."""
-        return {key: value for key, value in self.requested.items() if not reserved.is_reserved(key)}
+        """The settings of the engine alone, with those that the requests cannot do without."""
+        written = {key: value for key, value in self.requested.items() if not reserved.is_reserved(key)}
+        fields = [field for field, value in self.batch.items() if reserved.needs(field, value)]
+        needed = {reserved.NEEDED_BY[field]: True for field in fields}
+        return needed | written
 
     @property
     def patches(self) -> dict[Patch, PatchMode]:
@@ -49,6 +52,11 @@ class Cell:
     def batch(self) -> dict[str, Any]:
         """Fields of a ``BatchPlan``; those that are missing have its defaults."""
         return self._below(reserved.BATCH)
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        """Fields of an ``Evaluation``; empty where the cell does not ask for the check."""
+        return self._below(reserved.EVAL) if Check.EVAL in self.checks else {}
 
     @property
     def environment(self) -> str:

@@ -1,31 +1,41 @@
-"""Keys of a matrix that are not settings of the engine: ``patches.*``, ``env.*``, ``batch.*`` and ``environment``."""
+"""Keys of a matrix that are not settings of the engine: ``patches``, ``env``, ``batch``, ``eval``, ``environment``."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from service.domain import evaluation
 from service.domain.errors import Problems
 from service.domain.place import Path
 from service.domain.wording import found, listing, show
 from workers.protocol import BatchPlan, KeyInfo, Patch, PatchMode, ValidationError
 
 ENVIRONMENTS = ("default",)
-PATCHES, ENV, BATCH, ENVIRONMENT = "patches", "env", "batch", "environment"
+PATCHES, ENV, BATCH, EVAL, ENVIRONMENT = "patches", "env", "batch", "eval", "environment"
 
 KEYS: dict[str, KeyInfo] = {
-    **{root: KeyInfo(type="reserved", nested=True) for root in (PATCHES, ENV, BATCH)},
+    **{root: KeyInfo(type="reserved", nested=True) for root in (PATCHES, ENV, BATCH, EVAL)},
     **{f"{PATCHES}.{patch}": KeyInfo(type="reserved") for patch in Patch},
     **{f"{BATCH}.{field}": KeyInfo(type="reserved") for field in BatchPlan.model_fields},
+    **{f"{EVAL}.{field}": KeyInfo(type="reserved") for field in evaluation.FIELDS},
     ENVIRONMENT: KeyInfo(type="reserved"),
 }
 """All reserved keys, except that ``env`` takes any variable."""
+
+NEEDED_BY = {"prompt_embeds": "enable_prompt_embeds", "prefix_caching": "enable_prefix_caching"}
+"""Options of ``batch`` → the engine's switch for what they use, turned on along with them."""
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def is_reserved(key: str) -> bool:
-    return key.partition(".")[0] in (PATCHES, ENV, BATCH, ENVIRONMENT)
+    return key.partition(".")[0] in (PATCHES, ENV, BATCH, EVAL, ENVIRONMENT)
+
+
+def needs(field: str, value: Any) -> bool:
+    """Whether ``batch.<field>: <value>`` needs a switch of the engine."""
+    return field in NEEDED_BY and value is True
 
 
 def is_variable(key: str) -> bool:
@@ -52,6 +62,8 @@ def check(key: str, value: Any, path: Path, problems: Problems) -> Any:
         return _variable(value, path, problems)
     if root == BATCH:
         return _batch(name, value, path, problems)
+    if root == EVAL:
+        return evaluation.check(name, value, path, problems)
     return _environment(value, path, problems)
 
 
@@ -94,27 +106,39 @@ def _batch(field: str, value: Any, path: Path, problems: Problems) -> Any:
     except ValidationError as error:
         for item in error.errors():
             message = f"wrong type: {item['msg'].lower()}, found {found(item['input'])}"
-            problems.add("wrong-type", message, (*path, *item["loc"][1:]), f"{BATCH}.{field} is {_BATCH_HINTS[field]}")
+            problems.add("wrong-type", message, (*path, *item["loc"][1:]), _hint(field))
         return None
-    if field == "max_tokens" and plan.max_tokens < 1:
-        problems.add("wrong-value", f"wrong value: at least 1 token, found {plan.max_tokens}", path, "Write 1 or more")
-    if field == "waves":
-        _check_waves(plan.waves, path, problems)
+    least = _LEAST.get(field)
+    if least is not None and value < least:
+        problems.add("wrong-value", f"wrong value: at least {least}, found {value}", path, f"Write {least} or more")
+    if field == "waves" and not plan.waves:
+        problems.add("wrong-value", "wrong value: no wave, so nothing would be run", path, _hint(field))
+    if field in ("waves", "staggered"):
+        _check_waves(field, value, path, problems)
     return value
 
+
+_LEAST = {"max_tokens": 1, "logprobs": 0, "full_bytes": 0}
 
 _BATCH_HINTS = {
     "seed": "an integer",
     "max_tokens": "an integer of 1 or more",
-    "logprobs": "an integer",
+    "logprobs": "an integer of 0 or more",
     "waves": "a list of lists of prompt lengths in tokens, e.g. [[1], [2, 3]]",
+    "staggered": "a list of lists of prompt lengths in tokens, e.g. [[5, 1, 8]]",
+    "chunked_prefill": "true or false",
+    "prompt_embeds": "true or false",
+    "prefix_caching": "true or false",
+    "full_bytes": "an integer: bytes per rank",
 }
 
 
-def _check_waves(waves: list[list[int]], path: Path, problems: Problems) -> None:
-    hint = f"{BATCH}.waves is {_BATCH_HINTS['waves']}"
-    if not waves:
-        problems.add("wrong-value", "wrong value: no wave, so nothing would be run", path, hint)
+def _hint(field: str) -> str:
+    return f"{BATCH}.{field} is {_BATCH_HINTS[field]}"
+
+
+def _check_waves(field: str, waves: list[list[int]], path: Path, problems: Problems) -> None:
+    hint = _hint(field)
     for place, wave in enumerate(waves):
         if not wave:
             problems.add("wrong-value", "wrong value: a wave without a prompt", (*path, place), hint)

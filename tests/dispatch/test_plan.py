@@ -10,11 +10,13 @@ import pytest
 
 from service.dispatch import questions
 from service.dispatch.plan import Plan, plan
+from service.domain.arms import needs
 from service.domain.cell import Cell
 from service.domain.document import parse
 from service.domain.errors import MatrixError, MatrixProblem
+from service.domain.verdict import Verdict
 from service.settings import Settings
-from workers.protocol import AuditReply, Patch, PatchState
+from workers.protocol import AuditReply, AuditRequest, Check, Patch, PatchState
 
 QUICKSTART = Path(__file__).parents[2] / "deploy/matrices/quickstart.yaml"
 
@@ -262,6 +264,99 @@ def test_every_bad_cell_is_told_at_once_and_no_good_one(refused: tuple[MatrixPro
     assert lines == sorted(lines)
 
 
+# --- requests that the engine cannot run -----------------------------------------------------------------------------
+
+UNFIT = """\
+name: requests that do not fit
+engine:
+  model: tiny:llama
+  dtype: float32
+  max_num_batched_tokens: 64
+  max_num_seqs: 8
+  kv_cache_memory_bytes: 400000
+include:
+  - name: too-long
+    batch.waves: [[1], [509]]
+  - name: too-many-tokens
+    batch.waves: [[40, 25]]
+  - name: too-many-requests
+    batch: {waves: [[1, 1, 1, 1, 1, 1, 1, 1, 1]]}
+  - name: too-much-to-keep
+    batch.waves: [[20, 20, 20]]
+  - name: too-much-beside
+    batch: {waves: [[1]], staggered: [[64, 1]]}
+  - name: nothing-to-cut
+    batch: {waves: [[2, 3]], chunked_prefill: true}
+  - name: never-found-again
+    batch: {waves: [[8]], prefix_caching: true}
+  - name: cache-off
+    enable_prefix_caching: false
+    batch.prefix_caching: true
+    kv_cache_memory_bytes: 4000000
+  - name: healthy
+    batch.waves: [[1], [64]]
+"""
+
+
+@pytest.fixture(scope="module")
+def unfit(settings: Settings) -> tuple[MatrixProblem, ...]:
+    return refusal(UNFIT, settings).problems
+
+
+@pytest.mark.parametrize(
+    ("cell", "word", "said", "advice"),
+    [
+        ("too-long", "[[1], [509]]", "a prompt of 509 tokens and 4 answers are more than the model's", "Shorten"),
+        ("too-many-tokens", "[[40, 25]]", "65 tokens are to be one step, and a batch holds 64", "Split the wave"),
+        ("too-many-requests", "1, 1, 1, 1", "9 requests are to run at once, and at most 8 do", "max_num_seqs"),
+        ("too-much-to-keep", "[[20, 20, 20]]", "the KV cache has to hold 384 tokens at once", "kv_cache_memory_bytes"),
+        ("too-much-beside", "[[64, 1]]", "65 tokens are to be one step", "Split the wave"),
+        ("nothing-to-cut", "chunked_prefill", "no wave is larger than a batch (64)", "lower max_num_batched_tokens"),
+        ("never-found-again", "prefix_caching: true}", "no prompt is longer than a block", "Write a longer prompt"),
+        ("cache-off", "enable_prefix_caching", "batch.prefix_caching is true and enable_prefix_caching is", "Remove"),
+    ],
+)  # fmt: skip
+def test_requests_that_cannot_run_are_shown_at_the_line_that_asks_for_them(
+    cell: str, word: str, said: str, advice: str, unfit: tuple[MatrixProblem, ...]
+) -> None:
+    (problem,) = (
+        problem for problem in unfit if problem.message.startswith(f"cell {cell}:") and said in problem.message
+    )
+    assert problem.place is not None
+    assert problem.place.line == line_of(UNFIT, word)
+    assert advice in str(problem.hint)
+
+
+def test_requests_that_can_run_are_not_refused(unfit: tuple[MatrixProblem, ...]) -> None:
+    assert {problem.message.split()[1].rstrip(":") for problem in unfit} == {
+        "too-long", "too-many-tokens", "too-many-requests", "too-much-to-keep", "too-much-beside", "nothing-to-cut",
+        "never-found-again", "cache-off",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("checks", "taps"),
+    [(("audit",), False), (("compile",), False), (("residual",), True), (("outputs",), True)],
+)
+def test_the_engine_is_told_whether_the_residual_is_wanted(
+    checks: tuple[str, ...], taps: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Asked(Exception):
+        pass
+
+    def ask(settings: Settings, command: str, request: str, env: dict[str, str] | None = None) -> str:
+        asked.append(AuditRequest.model_validate_json(request))
+        raise Asked
+
+    cell = Cell("c1", "cell", {"model": "tiny:llama"}, (Verdict.PASS,), tuple(map(Check, checks)), ("matrix",))
+    monkeypatch.setattr(questions, "_ask", ask)
+    with pytest.raises(Asked):
+        questions.audit(settings, [cell])
+    assert [cell.taps for cell in asked[0].cells] == [taps]
+
+
 # --- and what is right -----------------------------------------------------------------------------------------------
 
 
@@ -279,6 +374,26 @@ def test_quickstart_is_planned(quickstart: Plan, settings: Settings) -> None:
     ]
     assert all(planned.audited.problems == [] for planned in quickstart.cells)
     assert not settings.artifacts_dir.exists()
+
+
+def test_requests_are_the_same_with_sp_and_without(quickstart: Plan) -> None:
+    """So that the cells share the arms that they are compared with."""
+    first, *others = (planned.batch for planned in quickstart.cells)
+    assert all(other == first for other in others)
+    assert [sum(wave) for wave in first.waves][:4] == [1, 2, 3, 8192]
+
+
+def test_one_reference_serves_cells_with_the_same_requests(quickstart: Plan) -> None:
+    found = [
+        needs(planned.cell, planned.audited.shape, planned.batch)
+        for planned in quickstart.cells[:2]
+        if planned.audited.shape
+    ]
+    keys = {need.reference.key(quickstart.environment) for need in found if need.reference}
+    assert (len(found), len(keys)) == (2, 1)
+    assert found[0].probe is not None
+    assert found[1].replicated is not None
+    assert found[0].probe.key(quickstart.environment) == found[1].replicated.key(quickstart.environment)
 
 
 def test_equal_effective_settings_are_found(quickstart: Plan) -> None:

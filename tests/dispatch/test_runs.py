@@ -15,7 +15,7 @@ from service.domain.cell import Cell
 from service.domain.timeouts import Timeouts
 from service.domain.verdict import Verdict
 from service.settings import Settings
-from workers.protocol import BatchPlan, Check, Environment, Patch, PatchMode, Role, Shape
+from workers.protocol import AGAIN, BatchPlan, Check, Environment, Patch, PatchMode, Role, Shape
 
 ENVIRONMENT = Environment(
     vllm="0.31.0", torch="2.13.0", ray="2.56.0", python="3.11.7", device="cpu", devices=0, cores=2
@@ -84,6 +84,21 @@ def test_a_timed_arm_finds_out_about_models_by_itself(place: Workplace, tmp_path
     known = place.arm(need(role), tmp_path, tmp_path).known_models
     timed = role in (Role.COLD, Role.WARM)
     assert known == (None if timed else str(questions_cache(place.settings)))
+
+
+def test_an_arm_that_evaluates_looks_for_tasks_in_the_operator_s_folder_first(place: Workplace, tmp_path: Path) -> None:
+    asked = need(Role.EVAL, evaluation={"tasks": ["gsm8k"], "limit": 8})
+    own = replace(place, settings=Settings(home=tmp_path, tasks_dir=tmp_path / "tasks"))
+    found = own.arm(asked, tmp_path, tmp_path).evaluation
+    assert found is not None
+    assert (found.tasks, found.limit, found.num_fewshot) == (["gsm8k"], 8, None)
+    assert found.folders[0] == str(tmp_path / "tasks")
+    (shipped,) = found.folders[1:]
+    assert (Path(shipped) / "shardproof_sums.yaml").exists()
+    plain = place.arm(asked, tmp_path, tmp_path).evaluation
+    assert plain is not None
+    assert plain.folders == [shipped]
+    assert place.arm(need(Role.PROBE), tmp_path, tmp_path).evaluation is None
 
 
 # --- shared arms -----------------------------------------------------------------------------------------------------
@@ -165,3 +180,12 @@ def test_a_shared_arm_that_was_lost_is_not_looked_at(place: Workplace, role: str
     elsewhere = replace(place, sweep_id="sweep-2")
     other = {elsewhere.shared_key(getattr(shared, role))}
     assert getattr(place.cell_run("run-1", CELL, shared, SHAPE, other), role) is not None
+
+
+# --- trials ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", Role)
+def test_what_others_are_compared_with_is_run_twice(place: Workplace, tmp_path: Path, role: Role) -> None:
+    again = [trial for trial in place.arm(need(role), tmp_path, tmp_path).trials if trial.name == AGAIN]
+    assert [(trial.batch, trial.fault) for trial in again] == ([(BatchPlan(seed=3), None)] * (role is Role.REPLICATED))

@@ -24,6 +24,7 @@ from workers.protocol import (
     AuditRequest,
     Change,
     Check,
+    Evaluation,
     Patch,
     PatchMode,
     PatchState,
@@ -417,3 +418,26 @@ def test_first_cell_of_a_process_has_its_reasons(elsewhere: AuditReply) -> None:
     """vLLM configures its logging as it resolves the first configuration of a process."""
     assert elsewhere.cells[0].id == "piecewise"
     assert "requires full-graph compilation" in str(changes(elsewhere.cells[0])[SPLITTING].reason)
+
+
+# --- what cannot be evaluated ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "key"),
+    [
+        ("tiny:llama", "shardproof_sums", None),
+        ("tiny:llama", "shardproof_products", "eval.tasks"),
+        ("tiny:llama?vocab=128", "shardproof_sums", "model"),
+    ],
+)
+def test_an_evaluation_is_refused_before_an_engine_is_started(
+    model: str, task: str, key: str | None, models_dir: Path
+) -> None:
+    folder = str(Path(__file__).parents[2] / "deploy" / "tasks")
+    cell = AuditCell(
+        id="cell", engine=BASE | {"model": model}, patches=ON, evaluation=Evaluation(tasks=[task], folders=[folder])
+    )
+    (found,) = audit(AuditRequest(cells=[cell], models_dir=str(models_dir))).cells
+    assert [problem.key for problem in found.problems] == ([] if key is None else [key])
+    assert (found.shape is None) is (key is not None)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from workers.engine import models
+from workers.engine import models, tasks
 from workers.engine.settings import HARNESS, HARNESS_CPU, engine_config
 from workers.patches import establish
 from workers.probes import flatten, tracing
 from workers.probes.describe import environment, nested_config, settings_of
-from workers.protocol import AuditCell, AuditedCell, AuditReply, AuditRequest, Change, Problem, Settings, Shape
-
-if TYPE_CHECKING:
-    from vllm.config import VllmConfig
+from workers.probes.shape import shape_of
+from workers.probes.unfit import is_named, unfit
+from workers.protocol import AuditCell, AuditedCell, AuditReply, AuditRequest, Change, Problem, Settings
 
 CHOICE_LEFT_OPEN = ("auto",)
 """Values by which a user leaves the choice to the engine."""
@@ -48,7 +46,7 @@ def _audit(cell: AuditCell, models_dir: str, classes: list[type[Any]]) -> Audite
     try:
         with tracing.watch(classes) as trace:
             config = engine_config(cell.engine, models_dir)
-        problems = _unfit(config, cell.engine)
+        problems = unfit(config, cell) + tasks.problems(cell.evaluation, config)
     except Exception as error:
         return _refused(cell, [_explain(error, cell.engine)], patches)
     if problems:
@@ -60,7 +58,7 @@ def _audit(cell: AuditCell, models_dir: str, classes: list[type[Any]]) -> Audite
         effective=_effective(fields, cell.engine),
         changes=_changes(fields, cell.engine, trace),
         patches=patches,
-        shape=_shape(config),
+        shape=shape_of(config, cell.engine),
     )
 
 
@@ -77,7 +75,7 @@ def _explain(error: Exception, requested: Settings) -> Problem:
     locations = [".".join(str(part) for part in item["loc"]) for item in getattr(error, "errors", list)()]
     text = "; ".join(str(item["msg"]) for item in getattr(error, "errors", list)()) or _said(error)
     haystack = " ".join([*locations, text])
-    named = [key for key, value in requested.items() if _is_named(key, value, haystack)]
+    named = [key for key, value in requested.items() if is_named(key, value, haystack)]
     spoken = [key for key in requested if key.rpartition(".")[2].replace("_", " ") in haystack]
     quoted = [key for key, value in requested.items() if isinstance(value, str) and repr(value.upper()) in text.upper()]
     keys = sorted(named or spoken or quoted, key=len, reverse=True)
@@ -89,26 +87,6 @@ def _said(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"it knows no {error}"
     return str(error) or type(error).__name__
-
-
-def _is_named(key: str, value: Any, text: str) -> bool:
-    inner = value if isinstance(value, dict) else ()
-    return any(name in text for name in (key.rpartition(".")[2], *inner))
-
-
-def _unfit(config: VllmConfig, requested: Settings) -> list[Problem]:
-    """Settings the engine takes without a word and that cannot work."""
-    epsilon = getattr(config.model_config.hf_text_config, "rms_norm_eps", None)
-    if epsilon is None or 0 < epsilon < math.inf:
-        return []
-    overridden = [key for key, value in requested.items() if _is_named(key, value, "rms_norm_eps")]
-    return [
-        Problem(
-            key=overridden[0] if overridden else "model",
-            message=f"the model's rms_norm_eps is {epsilon}: a norm needs a positive number there",
-            hint="set it above 0; vLLM's SP pass knows 1e-5 and 1e-6",
-        )
-    ]
 
 
 def _effective(fields: list[flatten.Field], requested: Settings) -> Settings:
@@ -149,20 +127,3 @@ def _changes(fields: list[flatten.Field], requested: Settings, trace: tracing.Tr
             )
         )
     return changes
-
-
-def _shape(config: VllmConfig) -> Shape:
-    from vllm.config import CompilationMode
-
-    compilation = config.compilation_config
-    parallel = config.parallel_config
-    return Shape(
-        tensor_parallel_size=parallel.tensor_parallel_size,
-        pipeline_parallel_size=parallel.pipeline_parallel_size,
-        layers=config.model_config.get_total_num_hidden_layers(),
-        hidden_size=config.model_config.get_hidden_size(),
-        dtype=flatten.plain(config.model_config.dtype),
-        sequence_parallelism=bool(compilation.pass_config.enable_sp),
-        full_graph=bool(compilation.use_inductor_graph_partition or not compilation.splitting_ops),
-        compiled=compilation.mode == CompilationMode.VLLM_COMPILE,
-    )

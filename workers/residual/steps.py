@@ -1,36 +1,54 @@
 """Which steps of two arms had the same input.
 
 A decode step is fed the token that the arm chose itself. Once two arms choose differently in a tie, what they compute
-afterwards cannot be held against each other, in that wave.
+afterwards for that request cannot be held against each other; nor can what other requests do in the same steps, since
+a step is compared as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from workers.protocol import BatchPlan
+from workers.residual.taps import Step
 
 Answer = dict[str, Any]
-"""``tokens`` of one request, see ``workers.engine.drive``."""
+"""``prompt`` and ``tokens`` of one request, see ``workers.engine.drive``."""
 
 
-def same_input(plan: BatchPlan, one: Sequence[Answer], other: Sequence[Answer]) -> frozenset[int]:
-    """Numbers of the steps in which both arms were given the same tokens.
+def same_input(steps: Sequence[Step], one: Sequence[Answer], other: Sequence[Answer]) -> frozenset[int]:
+    """Numbers of the steps in which two arms were given the same tokens.
 
-    Every wave is one prefill step and ``max_tokens - 1`` decode steps, of all its requests together.
+    Args:
+        steps: what was in them, as recorded; for two recordings see ``alike``. A step that does not say which requests
+            it held is left out: nobody knows what it was given.
+        one, other: the answers of each arm, by number of the request. Prompts of embeddings are drawn from one seed
+            and have no token ids: their positions count as equal.
     """
-    steps: list[int] = []
-    request = 0
-    for number, wave in enumerate(plan.waves):
-        pairs = [(one[n]["tokens"], other[n]["tokens"]) for n in range(request, request + len(wave))]
-        request += len(wave)
-        fed = min((_shared(found, expected) for found, expected in pairs), default=0)
-        first = number * plan.max_tokens
-        steps += range(first, first + min(fed + 1, plan.max_tokens))
-    return frozenset(steps)
+    return frozenset(
+        number
+        for number, step in enumerate(steps)
+        if step.requests and all(_same_tokens(request, one, other) for request in step.requests)
+    )
 
 
-def _shared(found: Sequence[int], expected: Sequence[int]) -> int:
-    """How many tokens both have in common from the first on."""
-    return next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(found))
+def alike(one: Sequence[Step], other: Sequence[Step]) -> list[Step]:
+    """The steps of both arms; where they did not hold the same requests in the same order, without any."""
+    return [
+        mine if mine.requests == theirs.requests else replace(mine, requests=())
+        for mine, theirs in zip(one, other, strict=False)
+    ]
+
+
+def _same_tokens(request: tuple[int, int, int], one: Sequence[Answer], other: Sequence[Answer]) -> bool:
+    """Attention sees all that came before, so it is not enough that the tokens of this step are equal."""
+    number, first, count = request
+    if number >= min(len(one), len(other)):
+        return False
+    fed, expected = (_fed(answers[number], first + count) for answers in (one, other))
+    return len(fed) == first + count and fed == expected
+
+
+def _fed(answer: Answer, count: int) -> list[Any]:
+    return [*answer["prompt"], *answer["tokens"]][:count]
