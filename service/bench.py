@@ -14,8 +14,8 @@ class UnknownBench(ValueError):
     """There is no benchmark of this name."""
 
 
-def run_bench(name: str, settings: Settings) -> dict[str, Any]:
-    """Measure; takes up to a minute.
+def run_bench(name: str, settings: Settings, quick: bool) -> dict[str, Any]:
+    """Measure; takes some minutes, and less than one when ``quick``, which leaves out what needs an engine.
 
     Returns:
         ``name``, ``figure`` in ``unit`` (more is better) with its ``goal``, ``rows`` and the ``environment``.
@@ -26,4 +26,4 @@ def run_bench(name: str, settings: Settings) -> dict[str, Any]:
     """
     if name not in NAMES:
         raise UnknownBench(f"there is no benchmark {name!r}; choose {' or '.join(NAMES)}")
-    return dict(json.loads(questions.bench(settings, name)))
+    return dict(json.loads(questions.bench(settings, name, quick)))

@@ -1,4 +1,4 @@
-"""``python -m workers.bench NAME --reply FILE``: measure, and write what was found as JSON."""
+"""``python -m workers.bench NAME --models FOLDER --reply FILE``: measure, and write what was found as JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m workers.bench", description=__doc__)
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--reply", type=Path, required=True, help="file for the answer, JSON")
+    parser.add_argument("--models", type=Path, required=True, help="folder of tiny models")
+    parser.add_argument("--quick", action="store_true", help="only what takes no engine")
     arguments = parser.parse_args()
-    measured = measure()
+    measured = measure(arguments.models, arguments.quick)
     answer = {
         "name": arguments.name,
         "figure": measured.figure,
