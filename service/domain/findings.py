@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from service.domain.arms import ONE_ORDER
 from service.domain.case import Case, Reason
+from service.domain.residual_findings import ran_twice, shortfall_by_rank
 from service.domain.verdict import Verdict
 from workers.protocol import (
     ArmReport,
     Check,
     CompileTimes,
-    Evidence,
     Outcome,
     OutputClass,
     OutputComparison,
@@ -20,7 +19,6 @@ from workers.protocol import (
     PatchState,
     Policy,
     RankArtifacts,
-    Residual,
     Role,
     Shape,
 )
@@ -72,88 +70,32 @@ def how_it_ended(arm: ArmReport) -> str:
     return f"{arm.role} arm, {where}, phase {arm.failure.phase or 'unknown'}: {arm.failure.message}.{last}"
 
 
-def residual(case: Case) -> Iterator[Reason]:
-    """The residual stream disagrees, or was not compared in full."""
-    if Check.RESIDUAL not in case.checks or case.evidence is None:
-        return
-    compared = {(item.subject, item.against) for item in case.evidence.residual}
-    for subject, against in () if case.broken else _wanted_residuals(case):
-        if (subject, against) not in compared:
-            text = f"the residual of the {subject} arm was not compared with the {against} arm's"
-            yield Reason(Verdict.INVALID_MEASUREMENT, text)
-    for item in case.evidence.residual:
-        yield from _residual(item, case)
-
-
-def _wanted_residuals(case: Case) -> list[tuple[Role, Role]]:
-    """Under SP the arm compared with is itself checked, where a reference runs (``service.domain.arms``)."""
-    if not case.shape.sequence_parallelism:
-        return [(Role.PROBE, Role.REFERENCE)]
-    control = [(Role.REPLICATED, Role.REFERENCE)] if Check.OUTPUTS in case.checks else []
-    return [(Role.PROBE, Role.REPLICATED), *control]
-
-
-def _residual(item: Residual, case: Case) -> Iterator[Reason]:
-    name = f"residual of the {item.subject} arm against the {item.against} arm"
-    own = item.subject is Role.PROBE
-    if item.first_divergence is not None:
-        found = item.first_divergence
-        rank = f"rank {found.rank}"
-        text = (
-            f"{name}: first wrong at site {found.site} on {rank}, step {found.step}: {found.pattern}, "
-            f"{found.tokens} of its rows"
-        )
-        control = "" if own else " (the arm this cell is compared with is itself wrong)"
-        yield Reason(Verdict.FAIL_RESIDUAL if own else Verdict.INVALID_MEASUREMENT, text + control)
-        return
-    if item.steps_left_out:
-        yield Reason(None, f"{name}: {item.steps_left_out} steps left out, the outputs had parted in a tie before")
-    for gap in [*item.missing[:3], *_uncounted(item, case), *_unproven(item, case.evidence)]:
-        yield Reason(Verdict.INVALID_MEASUREMENT, f"{name}: not compared in full: {gap}")
-
-
-def _uncounted(item: Residual, case: Case) -> Iterator[str]:
-    """Count again, from the configuration alone, what a full comparison compares."""
-    sites, ranks = 2 * case.shape.layers + 1, case.shape.tensor_parallel_size
-    copies = 1 if item.scattered else ranks
-    expected = {
-        "sites": (item.sites, sites),
-        "ranks": (item.ranks, ranks),
-        "numbers": (item.elements, item.tokens * sites * case.shape.hidden_size * copies),
-    }
-    if item.missing:
-        return
-    if not item.steps or not item.tokens:
-        yield f"{item.steps} steps with {item.tokens} tokens were recorded"
-    for what, (found, wanted) in expected.items():
-        if found != wanted:
-            yield f"{found} {what} where {wanted} belong"
-
-
-def _unproven(item: Residual, evidence: Evidence | None) -> Iterator[str]:
-    """No divergence is named, yet the figures do not say that there is none."""
-    if item.missing or evidence is None:
-        return
-    if item.bitwise_required:
-        if item.bitwise_equal is not True:
-            yield "bit equality is owed and was not found"
-    elif item.worst_score is None or not item.worst_score <= evidence.policy.noise_factor:
-        yield f"the worst score is {item.worst_score} where at most {evidence.policy.noise_factor:g} passes"
-    if not item.scattered and item.ranks == ONE_ORDER and item.replicas_equal is not True:
-        yield "the ranks' copies were not found equal"
-
-
 def outputs(case: Case) -> Iterator[Reason]:
     """The tokens or log-probabilities disagree, or were not compared."""
     if Check.OUTPUTS not in case.checks or case.evidence is None:
         return
-    compared = {item.against for item in case.evidence.outputs}
+    compared = {item.against for item in case.evidence.outputs if item.subject is Role.PROBE}
     wanted = (Role.REPLICATED, Role.REFERENCE) if case.shape.sequence_parallelism else (Role.REFERENCE,)
     for against in () if case.broken else wanted:
         if against not in compared:
             yield Reason(Verdict.INVALID_MEASUREMENT, f"the outputs were not compared with the {against} arm's")
     for item in case.evidence.outputs:
-        yield from _outputs(item, _tie(case.shape, case.evidence.policy))
+        if item.subject is Role.PROBE:
+            yield from _outputs(item, _tie(case.shape, case.evidence.policy))
+
+
+def outputs_again(case: Case) -> Iterator[Reason]:
+    """The arm that others are compared with answers differently when it is run twice, or was not run twice."""
+    if Check.OUTPUTS not in case.checks or case.evidence is None:
+        return
+    twice = [item for item in case.evidence.outputs if item.subject is item.against]
+    if not twice and ran_twice(case) and not case.broken:
+        yield Reason(Verdict.INVALID_MEASUREMENT, "the replicated arm was not run twice: its outputs were not compared")
+    for item in twice:
+        if item.klass is not OutputClass.IDENTICAL or not item.compared_tokens:
+            what = item.problem or item.klass or "no tokens"
+            text = f"the {item.subject} arm does not answer the same when it is run twice: {what}"
+            yield Reason(Verdict.INVALID_MEASUREMENT, text)
 
 
 def _tie(shape: Shape, policy: Policy) -> float:
@@ -266,11 +208,10 @@ def exercised(case: Case) -> Iterator[Reason]:
     elif len(found.per_rank) != _ranks(case):
         text = f"{len(found.per_rank)} ranks told what the SP pass rewrote where {_ranks(case)} ran"
         yield Reason(Verdict.INVALID_MEASUREMENT, text)
-    elif any(matched < found.expected for matched in found.per_rank):
-        yield Reason(
-            Verdict.NOT_EXERCISED,
-            f"the SP pass rewrote {found.per_rank} of {found.expected} all-reduces per rank",
-        )
+    elif any(matched < wanted for matched, wanted in shortfall_by_rank(found)):
+        of = found.expected_per_rank if len(set(found.expected_per_rank)) > 1 else found.expected
+        text = f"the SP pass rewrote {found.per_rank} of {of} all-reduces per rank"
+        yield Reason(Verdict.NOT_EXERCISED, text)
 
 
 _WANTED = {

@@ -7,15 +7,22 @@ later, under another policy, without a new run.
 
 from __future__ import annotations
 
-from service.domain import findings
+from dataclasses import replace
+
+from service.domain import findings, residual_findings
+from service.domain.accuracy import accuracy
 from service.domain.case import Case, Judgement
 from service.domain.verdict import Verdict
+from workers.protocol import Policy
 
 RULES = (
     findings.lost,
     findings.arms,
-    findings.residual,
+    residual_findings.residual,
+    residual_findings.invariants,
     findings.outputs,
+    findings.outputs_again,
+    accuracy,
     findings.guards,
     findings.compile_times,
     findings.exercised,
@@ -32,3 +39,14 @@ def judge(case: Case) -> Judgement:
     verdict = min(found, key=lambda verdict: verdict.gravity, default=Verdict.PASS)
     ordered = sorted(reasons, key=lambda reason: reason.finding.gravity if reason.finding else len(Verdict))
     return Judgement(verdict, verdict in case.expect, tuple(ordered))
+
+
+def judge_again(case: Case, policy: Policy) -> Judgement:
+    """Judge what was found before by another ``policy``, without a new run.
+
+    The scores are stored in units of the noise floor of their run, so another ``noise_factor`` can be applied to them;
+    another model of the floor, or another number of perturbed runs, takes a new comparison.
+    """
+    if case.evidence is None:
+        return judge(case)
+    return judge(replace(case, evidence=case.evidence.model_copy(update={"policy": policy})))

@@ -7,7 +7,19 @@ from typing import Any
 
 from service.domain.case import Case
 from service.domain.verdict import Verdict
-from workers.protocol import ArmReport, Check, Evidence, Failure, Outcome, Patch, PatchMode, PatchState, Role, Shape
+from workers.protocol import (
+    INVARIANTS,
+    ArmReport,
+    Check,
+    Evidence,
+    Failure,
+    Outcome,
+    Patch,
+    PatchMode,
+    PatchState,
+    Role,
+    Shape,
+)
 
 Edit = Callable[[dict[str, Any]], None]
 """Changes evidence in its JSON form, in place."""
@@ -72,9 +84,18 @@ def unscattered(against: Role) -> dict[str, Any]:
     return copies | {"subject": Role.PROBE}
 
 
-def output(against: Role) -> dict[str, Any]:
+def again() -> dict[str, Any]:
+    """The replicated arm against itself, run twice: bit equality is owed."""
+    return residual(Role.REPLICATED, Role.REPLICATED) | {"bitwise_required": True, "replicas_equal": None}
+
+
+def invariant(name: str, held: bool | None = True, arm: Role = Role.PROBE) -> dict[str, Any]:
+    return {"name": name, "held": held, "checked": 7, "detail": "seven compared", "arm": arm}
+
+
+def output(against: Role, subject: Role = Role.PROBE) -> dict[str, Any]:
     return {
-        "subject": Role.PROBE,
+        "subject": subject,
         "against": against,
         "klass": "identical",
         "problem": None,
@@ -89,7 +110,10 @@ def evidence(checks: tuple[Check, ...] = CHECKS, sp: bool = True) -> dict[str, A
     timed, compared = Check.COMPILE in checks, Check.OUTPUTS in checks
     against = (Role.REPLICATED, Role.REFERENCE) if sp else (Role.REFERENCE,)
     control = [residual(Role.REPLICATED, Role.REFERENCE)] if compared else []
-    residuals = [residual(Role.PROBE, Role.REPLICATED), *control] if sp else [unscattered(Role.REFERENCE)]
+    residuals = [residual(Role.PROBE, Role.REPLICATED), *control, again()] if sp else [unscattered(Role.REFERENCE)]
+    answers = [output(role) for role in against] if compared else []
+    if sp and compared:
+        answers.append(output(Role.REPLICATED, Role.REPLICATED))
     roles = [*([Role.COLD, Role.WARM] if timed else []), Role.PROBE]
     return {
         "policy": {},
@@ -105,8 +129,9 @@ def evidence(checks: tuple[Check, ...] = CHECKS, sp: bool = True) -> dict[str, A
         },
         "fallback": None,
         "residual": residuals if Check.RESIDUAL in checks else [],
-        "outputs": [output(role) for role in against] if compared else [],
+        "outputs": answers,
         "guards": [{"name": "sp-pass", "held": True, "detail": "asserts"}],
+        "invariants": [invariant(name) for name in INVARIANTS] if Check.RESIDUAL in checks else [],
     }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.domain.arms import MEANS_NOTHING_WITHOUT_SP, NO_COMPILER, SP, ArmNeed, RunNeeds, needs
 from service.domain.cell import Cell
 from service.domain.verdict import Verdict
-from workers.protocol import Check, Environment, Patch, PatchMode, Role, Shape
+from workers.protocol import BatchPlan, Check, Environment, Patch, PatchMode, Role, Shape
 
 ENVIRONMENT = Environment(
     vllm="0.31.0", torch="2.13.0", ray="2.56.0", python="3.11.7", device="cpu", devices=0, cores=2
@@ -130,6 +130,42 @@ def test_timed_arms_have_no_taps_and_all_others_have() -> None:
     }  # fmt: skip
 
 
+EVALUATES: dict[str, Any] = {"eval.tasks": ["sums"], "eval.limit": 8}
+
+
+def test_with_sp_the_evaluation_is_the_cell_s_own_and_its_twin_is_shared() -> None:
+    found = of(sp=True, checks=(Check.EVAL,), more={**EVALUATES, SPLITTING: [], "batch.seed": 3})
+    (own,) = found.own
+    (twin,) = found.shared
+    assert (own.role, own.engine[SP], own.taps, own.batch) == (Role.EVAL, True, False, {})
+    assert (twin.role, twin.engine[SP], twin.taps) == (Role.EVAL_REPLICATED, False, False)
+    assert own.evaluation == twin.evaluation == {"tasks": ["sums"], "limit": 8}
+    assert found.stand_ins == ()
+
+
+def test_without_sp_the_shared_evaluation_stands_in_for_the_cell_s_own() -> None:
+    found = of(sp=False, checks=(Check.EVAL,), more=EVALUATES)
+    assert found.own == ()
+    assert found.stand_ins == (found.evaluated,)
+    assert key(found.evaluated) == key(of(sp=True, checks=(Check.EVAL,), more=EVALUATES).evaluated)
+
+
+def test_without_sp_what_runs_something_else_evaluates_by_itself() -> None:
+    found = of(sp=False, checks=(Check.EVAL,), more={**EVALUATES, "patches.full_graph_sp": "off"})
+    assert (roles(found), found.shared) == ([Role.EVAL], ())
+
+
+def test_another_evaluation_is_another_arm() -> None:
+    one, other = (of(sp=True, checks=(Check.EVAL,), more={**EVALUATES, "eval.limit": limit}) for limit in (8, 9))
+    assert key(one.evaluated) != key(other.evaluated)
+
+
+def test_the_evaluation_leaves_the_other_arms_as_they_are() -> None:
+    plain, more = of(sp=True), of(sp=True, checks=(*ALL, Check.EVAL), more=EVALUATES)
+    assert [need for need in more.own if need.role is not Role.EVAL] == list(plain.own)
+    assert more.shared[:-1] == plain.shared
+
+
 # --- the replicated arm ----------------------------------------------------------------------------------------------
 
 ONLY_SHAPES_SP: tuple[dict[str, Any], ...] = (
@@ -209,6 +245,55 @@ def test_one_reference_serves_every_layout(more: dict[str, Any]) -> None:
     assert key(of(sp=True, more=more).reference) == key(of(sp=False).reference)
 
 
+# --- the same requests in the same steps -------------------------------------------------------------------------
+
+STEPS = {
+    "max_num_batched_tokens": 64,
+    "max_num_seqs": 8,
+    "max_model_len": 512,
+    "chunked_prefill": True,
+    "async_scheduling": False,
+    "block_size": 16,
+}
+PINNED = {
+    "max_num_batched_tokens": 64,
+    "max_num_seqs": 8,
+    "max_model_len": 512,
+    "enable_chunked_prefill": True,
+    "async_scheduling": False,
+}
+
+
+def test_every_arm_is_given_the_plan() -> None:
+    plan = BatchPlan(waves=[[3]], staggered=[[1, 1]])
+    found = needs(cell(batch__seed=1), shape(sp=True), plan)
+    assert len((*found.own, *found.shared)) == 5
+    assert all(BatchPlan(**need.batch) == plan for need in (*found.own, *found.shared))
+
+
+def test_the_reference_puts_steps_together_as_the_cell_does() -> None:
+    found = needs(cell(), shape(sp=True, **STEPS))
+    assert found.reference is not None
+    assert found.reference.engine == {
+        "model": "tiny:llama", "dtype": "float32", "tensor_parallel_size": 1, "enforce_eager": True, **PINNED,
+    }  # fmt: skip
+    # The others have as many ranks as the cell, and resolve the same by themselves.
+    others = [need for need in (*found.own, *found.shared) if need is not found.reference]
+    assert not any(set(PINNED) & set(need.engine) for need in others)
+
+
+def test_a_block_of_the_cache_is_as_large_in_the_reference_where_it_is_read_again() -> None:
+    found = needs(cell(batch__prefix_caching=True), shape(sp=True, **STEPS)).reference
+    assert found is not None
+    assert (found.engine["block_size"], found.engine["enable_prefix_caching"]) == (16, True)
+
+
+def test_what_a_shape_does_not_know_is_left_to_the_engine() -> None:
+    found = needs(cell(), shape(sp=True, max_num_batched_tokens=64)).reference
+    assert found is not None
+    assert set(found.engine) & set(PINNED) == {"max_num_batched_tokens", "enable_chunked_prefill"}
+
+
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 NEED = ArmNeed(
@@ -270,6 +355,6 @@ def test_whatever_is_compared_has_something_to_be_compared_with(
     assert probed is compares
     assert (found.replicated is not None or found.reference is not None) is compares
     # A warm start comes after its cold one and loads what that one compiled.
-    timed = [need for need in found.own if need.role is not Role.PROBE]
+    timed = [need for need in found.own if need.role not in (Role.PROBE, Role.EVAL)]
     assert [need.role for need in timed] in ([], [Role.COLD, Role.WARM])
     assert len({key(need) for need in timed}) <= 1

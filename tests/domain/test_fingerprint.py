@@ -76,6 +76,7 @@ def test_digest_is_the_start_of_sha256() -> None:
         {"batch": {"seed": 4}},
         {"checks": [Check.AUDIT]},
         {"environment": "nightly"},
+        {"evaluation": {"tasks": ["gsm8k"]}},
     ],
     ids=lambda change: next(iter(change)),
 )

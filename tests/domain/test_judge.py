@@ -12,12 +12,30 @@ from hypothesis import strategies as st
 
 from service.domain.case import Reason
 from service.domain.findings import COMPILER_PHASES, how_it_ended, shared_arm
-from service.domain.judge import judge
+from service.domain.judge import judge, judge_again
 from service.domain.verdict import Verdict
 from workers.probes.timeline import COMPILE_PHASES
-from workers.protocol import Change, Check, Failure, Outcome, Patch, PatchMode, Role
+from workers.protocol import Change, Check, Evidence, Failure, Outcome, Patch, PatchMode, Policy, Role
 
-from .healthy import CHECKS, SCENARIOS, SITES, SP, Edit, arm, case, output, put, residual, shape
+from .healthy import (
+    CHECKS,
+    HIDDEN,
+    RANKS,
+    SCENARIOS,
+    SITES,
+    SP,
+    TOKENS,
+    Edit,
+    again,
+    arm,
+    case,
+    evidence,
+    invariant,
+    output,
+    put,
+    residual,
+    shape,
+)
 
 GRAVITY = (
     "crashed", "timed-out", "fail-residual", "fail-output", "fail-guard", "invalid-measurement", "unsupported",
@@ -49,7 +67,30 @@ DEFECTS: dict[str, tuple[Edit, str, str]] = {
     "bits not equal": (put("residual.0.bitwise_equal", False), "invalid-measurement", "bit equality is owed"),
     "score too high": (put("residual.1.worst_score", 3.01), "invalid-measurement", "worst score is 3.01 .* at most"),
     "copies differ": (put("residual.1.replicas_equal", False), "invalid-measurement", "copies were not found equal"),
+    "not run twice": (lambda found: found["residual"].pop(2), "invalid-measurement",
+                      "residual of the replicated arm was not compared with the replicated arm's"),
+    "not the same twice": (put("residual.2.first_divergence", DIVERGENCE),
+                           "invalid-measurement", "not the same when it is run twice"),
+    "no bits twice": (put("residual.2.bitwise_equal", False), "invalid-measurement", "bit equality is owed"),
+    "rows too few": (put("residual.0", residual(Role.PROBE, Role.REPLICATED)
+                         | {"scattered_rows": 100, "replicated_rows": 44}),
+                     "invalid-measurement", "144 tokens over all sites where 145 belong"),
+    "copies counted as parts": (put("residual.1", residual(Role.REPLICATED, Role.REFERENCE)
+                                    | {"scattered_rows": 145, "replicated_rows": 0, "elements": 145 * 64}),
+                                "invalid-measurement", "145 rows were compared as parts where every rank holds all"),
+    # invariants
+    "an invariant broken": (put("invariants.4", invariant("gathered-equal", False)), "fail-residual",
+                            "gathered-equal does not hold in the probe arm: seven compared"),
+    "one of the control": (lambda found: found["invariants"].append(invariant("graphs-equal", False, Role.REPLICATED)),
+                           "invalid-measurement", "graphs-equal does not hold in the replicated arm"),
+    "one not looked at": (lambda found: found["invariants"].pop(2), "invalid-measurement",
+                          "the invariant replicas-equal was not looked at"),
+    "one not checkable": (put("invariants.1", invariant("token-order", None)), "invalid-measurement",
+                          "the invariant token-order could not be checked: seven"),
     # outputs
+    "answers not the same twice": (put("outputs.2.klass", "drift"), "invalid-measurement",
+                                   "does not answer the same when it is run twice: drift"),
+    "answers not asked twice": (lambda found: found["outputs"].pop(2), "invalid-measurement", "was not run twice"),
     "no outputs": (put("outputs", []), "invalid-measurement", "not compared with the reference arm's"),
     "not comparable": (put("outputs.0", output(Role.REPLICATED) | {"klass": None, "problem": "other requests"}),
                        "invalid-measurement", "were not compared: other requests"),
@@ -327,3 +368,125 @@ def test_a_run_in_which_no_residual_was_recorded(missing: list[str], checks: tup
     assert judge(case(checks=checks)).verdict is Verdict.PASS
     found = judge(case(put("residual.0", NOTHING | {"missing": missing}), checks=checks))
     assert found.verdict is Verdict.INVALID_MEASUREMENT
+
+
+# --- judged again by another policy ----------------------------------------------------------------------------------
+
+
+def records(*scores: float | None) -> list[dict[str, Any]]:
+    return [
+        DIVERGENCE | {"score": score, "step": step, "sentence": f"step {step}"} for step, score in enumerate(scores)
+    ]
+
+
+def scored(found: list[dict[str, Any]], first: dict[str, Any] | None = None) -> Edit:
+    worst = max(1e30 if record["score"] is None else record["score"] for record in found)
+    return put("residual.1", residual(Role.REPLICATED, Role.REFERENCE)
+               | {"records": found, "worst_score": worst, "first_divergence": first})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("factor", "step"), [(3.0, None), (2.5, None), (2.4, 2), (1.0, 1), (0.9, 1), (0.4, 0), (100.0, None)]
+)
+def test_the_same_evidence_by_another_noise_factor(factor: float, step: int | None) -> None:
+    judged = case(scored(records(0.5, 1.5, 2.5)))
+    assert judge(judged).verdict is Verdict.PASS
+    found = judge_again(judged, Policy(noise_factor=factor))
+    assert found.verdict is (Verdict.PASS if step is None else Verdict.INVALID_MEASUREMENT)
+    assert step is None or f"step {step} (the arm" in found.reasons[0].text
+
+
+def test_what_failed_may_pass_by_a_looser_policy() -> None:
+    found = records(0.5, 7.0)
+    judged = case(scored(found, found[1]))
+    assert judge(judged).verdict is Verdict.INVALID_MEASUREMENT
+    assert judge_again(judged, Policy(noise_factor=8.0)).verdict is Verdict.PASS
+
+
+def test_no_policy_lets_pass_what_is_no_number_or_owes_its_bits() -> None:
+    endless = Policy(noise_factor=1e29)
+    broken = records(0.5, None)
+    assert judge_again(case(scored(broken, broken[1])), endless).verdict is Verdict.INVALID_MEASUREMENT
+    bits = records(0.1)
+    owed = residual(Role.PROBE, Role.REPLICATED) | {"records": bits, "first_divergence": bits[0]}
+    assert judge_again(case(put("residual.0", owed)), endless).verdict is Verdict.FAIL_RESIDUAL
+    copies = records(0.1)
+    differ = scored(copies, copies[0] | {"pattern": "replicas-differ"})
+    assert judge_again(case(differ), endless).verdict is Verdict.INVALID_MEASUREMENT
+
+
+def test_without_evidence_no_policy_helps() -> None:
+    assert judge_again(case(evidence=None), Policy()).verdict is Verdict.INVALID_MEASUREMENT
+
+
+# --- layouts, sketches, stages ---------------------------------------------------------------------------------------
+
+
+def test_steps_below_the_threshold_are_counted_apart() -> None:
+    """Of 29 tokens 5 were in steps in which each of two ranks holds all."""
+    counted = residual(Role.PROBE, Role.REPLICATED) | {
+        "scattered_rows": 24 * SITES, "replicated_rows": 5 * SITES, "replicas_equal": True,
+        "elements": (24 + 2 * 5) * SITES * HIDDEN,
+    }  # fmt: skip
+    assert judge(case(put("residual.0", counted))).verdict is Verdict.PASS
+    as_before = counted | {"elements": TOKENS * SITES * HIDDEN}
+    assert judge(case(put("residual.0", as_before))).verdict is Verdict.INVALID_MEASUREMENT
+    not_copies = counted | {"replicas_equal": None}
+    assert judge(case(put("residual.0", not_copies))).verdict is Verdict.INVALID_MEASUREMENT
+
+
+def test_of_a_sketch_its_own_numbers_are_counted() -> None:
+    wide = shape(hidden_size=4096)
+    sketched = {"sketched": True}
+    every = [residual(Role.PROBE, Role.REPLICATED), residual(Role.REPLICATED, Role.REFERENCE), again()]
+    edit = put("residual", [item | sketched for item in every])
+    assert HIDDEN == 64
+    assert judge(case(edit, shape=wide)).verdict is Verdict.PASS
+    assert judge(case(shape=wide)).verdict is Verdict.INVALID_MEASUREMENT
+
+
+def test_stages_of_a_pipeline_have_their_own_numbers_to_rewrite() -> None:
+    stages = shape(pipeline_parallel_size=2)
+    ranks = put(SP, {"expected": 3, "matched": 3, "per_rank": [3, 3, 2, 2], "expected_per_rank": [3, 3, 2, 2]})
+    short = put(SP, {"expected": 3, "matched": 2, "per_rank": [3, 2, 2, 2], "expected_per_rank": [3, 3, 2, 2]})
+    checks = (Check.RESIDUAL,)
+    assert judge(case(ranks, checks=checks, shape=stages)).verdict is Verdict.PASS
+    found = judge(case(short, checks=checks, shape=stages))
+    assert found.verdict is Verdict.NOT_EXERCISED
+    assert found.reasons[0].text == "the SP pass rewrote [3, 2, 2, 2] of [3, 3, 2, 2] all-reduces per rank"
+    unseen = put("invariants.9", invariant("boundary", None))
+    assert judge(case(ranks, unseen, checks=checks, shape=stages)).verdict is Verdict.INVALID_MEASUREMENT
+    assert judge(case(unseen, checks=checks)).verdict is Verdict.PASS
+
+
+def test_a_pass_that_rewrote_too_little_is_not_exercised_and_no_fault_of_the_residual() -> None:
+    broken = put("invariants.8", invariant("collectives", False))
+    short = put(SP, {"expected": 5, "matched": 4, "per_rank": [4, 4]})
+    assert judge(case(broken, short)).verdict is Verdict.NOT_EXERCISED
+    assert judge(case(broken)).verdict is Verdict.FAIL_RESIDUAL
+
+
+def test_a_graph_that_was_not_rewritten_has_no_parts_to_check() -> None:
+    nothing = put(SP, {"expected": 5, "matched": 0, "per_rank": [0, 0]})
+    unseen = put("invariants.0", invariant("shards-complete", None))
+    found = judge(case(nothing, unseen))
+    assert [reason.finding for reason in found.reasons] == [Verdict.NOT_EXERCISED]
+
+
+def test_a_probe_that_is_shared_was_run_twice_and_a_cells_own_was_not() -> None:
+    found = evidence(sp=False)
+    found["arms"] = [item for item in found["arms"] if item["role"] != Role.PROBE]
+    alone = case(sp=False, evidence=Evidence.model_validate(found))
+    assert judge(alone).verdict is Verdict.INVALID_MEASUREMENT
+    found["residual"].append(again())
+    found["outputs"].append(output(Role.REPLICATED, Role.REPLICATED))
+    assert judge(case(sp=False, evidence=Evidence.model_validate(found))).verdict is Verdict.PASS
+    assert judge(case(sp=False)).verdict is Verdict.PASS
+
+
+def test_a_sentence_stands_in_the_reason() -> None:
+    told = DIVERGENCE | {"sentence": "site 1.attn, step 3: rank 1 holds the part of rank 0"}
+    found = judge(case(put("residual.0.first_divergence", told)))
+    text = "residual of the probe arm against the replicated arm: site 1.attn, step 3: rank 1 holds the part of rank 0"
+    assert found.reasons[0].text == text
+    assert RANKS == 2

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.judge import judge
+from service.domain.residual_findings import ALWAYS_CHECKABLE, CHECKABLE_UNDER_SP
 from service.domain.verdict import Verdict
+from workers.protocol import INVARIANTS
 
 from .healthy import SCENARIOS, SP, case, evidence
 
@@ -20,7 +22,9 @@ REDUNDANT = (
     r"\.matched$",  # the smallest of per_rank
     r"\.artifacts\.(saved|loaded)$",  # sums over the ranks
     r"\.ranks\.\d+\.total_s$",  # the arm's outer wall time once more
-    r"residual\.0\.worst_score$",  # bit equality is owed, and that is looked at
+    r"residual\.\d\.worst_score$",  # as far as bit equality is owed, see ``asked``
+    r"invariants\.\d\.(checked|detail|arm)$",  # how much was compared, and what of
+    r"invariants\.\d\.held$",  # as far as a healthy run can do without, see ``asked``
     r"residual\.\d\.bitwise_equal$",  # as far as it is not owed, see ``pieces``
     r"\.worst_logprob_difference$",  # the class says it
     r"\.(rank|subject|against|name|problem|first_divergence|first_difference)$",  # names, and what is never there
@@ -45,11 +49,19 @@ def asked(scenario: str) -> list[str]:
     checks, sp = SCENARIOS[scenario]
     found = evidence(checks, sp)
     owed = [f"residual.{place}.bitwise_equal" for place, item in enumerate(found["residual"]) if item["bitwise_equal"]]
+    scored = [f"residual.{n}.worst_score" for n, item in enumerate(found["residual"]) if not item["bitwise_required"]]
+    owed += [
+        f"invariants.{n}.held" for n, name in enumerate(INVARIANTS) if name in _checkable(sp) and found["invariants"]
+    ]
     optional = ["compile.cold", "compile.warm", SP]
     whole = [path for path in optional if path.split(".")[1] in found[path.split(".")[0]]]
     there = [path for path in whole if found[path.split(".")[0]][path.split(".")[1]] is not None]
     paths = [path for path in pieces(found) if not any(re.search(pattern, path) for pattern in REDUNDANT)]
-    return sorted({*paths, *owed, *there})
+    return sorted({*paths, *owed, *scored, *there})
+
+
+def _checkable(sp: bool) -> tuple[str, ...]:
+    return (*ALWAYS_CHECKABLE, *(CHECKABLE_UNDER_SP if sp else ()))
 
 
 def take_out(found: dict[str, Any], path: str) -> None:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.domain.cell import Cell
 from service.domain.document import Place, from_tree, parse
 from service.domain.errors import MatrixError, MatrixProblem
 from service.domain.matrix import Matrix, expand
+from service.domain.sections import DEFAULT_CHECKS
 from service.domain.timeouts import Timeouts
 from service.domain.verdict import Verdict
 from workers.protocol import Catalogue, Check, Patch, PatchMode, Role
@@ -65,7 +67,7 @@ def test_the_documented_example(catalogue: Catalogue) -> None:
     assert names(found) == ["tensor_parallel_size=2,enable_sp=false", "tensor_parallel_size=2,enable_sp=true"]
     for cell in found.cells:
         assert list(cell.requested) == sorted(cell.requested)
-        assert (cell.expect, cell.checks, cell.path) == ((Verdict.PASS,), tuple(Check), ("matrix",))
+        assert (cell.expect, cell.checks, cell.path) == ((Verdict.PASS,), DEFAULT_CHECKS, ("matrix",))
         assert re.fullmatch(r"[0-9a-f]{12}", cell.id)
 
 
@@ -149,6 +151,19 @@ def test_reserved_keys() -> None:
     assert cell.environment == "default"
 
 
+@pytest.mark.parametrize(
+    ("option", "switch"), [("prompt_embeds", "enable_prompt_embeds"), ("prefix_caching", "enable_prefix_caching")]
+)
+def test_an_option_of_the_requests_turns_on_what_it_needs(option: str, switch: str) -> None:
+    def of(requested: dict[str, Any]) -> dict[str, Any]:
+        return Cell("c1", "cell", requested, (Verdict.PASS,), (Check.AUDIT,), ("engine",)).engine
+
+    assert of({f"batch.{option}": True, "seed": 1}) == {"seed": 1, switch: True}
+    assert of({f"batch.{option}": False}) == of({}) == {}
+    # What is written stands: the contradiction is told before anything runs.
+    assert of({f"batch.{option}": True, switch: False}) == {switch: False}
+
+
 @pytest.mark.parametrize("mode", [True, "on"])
 def test_true_and_on_ask_the_same_of_a_patch(mode: Any) -> None:
     assert matrix(engine={"patches.full_graph_sp": mode}).cells == matrix(engine={"patches.full_graph_sp": "on"}).cells
@@ -199,6 +214,15 @@ def test_reserved_values_are_compared_in_the_form_that_cells_carry() -> None:
         ({"batch.waves": [[1, 0]]}, "wrong-value", ("batch.waves", 0, 1), "found 0"),
         ({"batch.waves": [[1], ["2"]]}, "wrong-type", ("batch.waves", 1, 0), 'found the string "2"'),
         ({"batch.waves": [3]}, "wrong-type", ("batch.waves", 0), "list"),
+        ({"batch.staggered": [[1], []]}, "wrong-value", ("batch.staggered", 1), "without a prompt"),
+        ({"batch.staggered": [[0]]}, "wrong-value", ("batch.staggered", 0, 0), "batch.staggered is a list of lists"),
+        ({"batch.staggered": 1}, "wrong-type", ("batch.staggered",), "[[5, 1, 8]]"),
+        ({"batch.chunked_prefill": "yes"}, "wrong-type", ("batch.chunked_prefill",), "true or false"),
+        ({"batch.prompt_embeds": 1}, "wrong-type", ("batch.prompt_embeds",), "true or false"),
+        ({"batch": {"prefix_caching": []}}, "wrong-type", ("batch", "prefix_caching"), "true or false"),
+        ({"batch.full_bytes": -1}, "wrong-value", ("batch.full_bytes",), "0 or more"),
+        ({"batch.full_bytes": 1.5}, "wrong-type", ("batch.full_bytes",), "bytes per rank"),
+        ({"batch.logprobs": -1}, "wrong-value", ("batch.logprobs",), "0 or more"),
     ],
 )
 def test_settings_that_cannot_be(engine: dict[str, Any], code: str, path: tuple[Any, ...], said: str) -> None:
@@ -225,7 +249,7 @@ def test_an_unknown_key_is_told_the_nearest(written: str, meant: str) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.text("abcdefgstu_.-é \n", max_size=20).filter(lambda key: key not in KEYS and key not in ("batch",)))
 def test_every_unknown_key_is_told_a_near_one(key: str) -> None:
-    known = (*KEYS, "patches", "batch", "env", "name", "expect", "checks")
+    known = (*KEYS, "patches", "batch", "env", "eval", "name", "expect", "checks")
     for tree in ({"engine": {key: 1}}, {"include": [{key: 1}]}):
         found = problem(tree)
         assert found.code == "unknown-key"
@@ -309,7 +333,7 @@ def test_entries_bring_name_expect_and_checks() -> None:
         ({"timeouts": {"cold": 0}}, "wrong-type", ("timeouts", "cold"), "positive"),
         ({"timeouts": {"cold": True}}, "wrong-type", ("timeouts", "cold"), "seconds"),
         ({"timeouts": {"cold": "1h"}}, "wrong-type", ("timeouts", "cold"), "seconds"),
-        ({"timeouts": {"replicated": 1}}, "unknown-key", ("timeouts", "replicated"), "cold, warm and probe"),
+        ({"timeouts": {"replicated": 1}}, "unknown-key", ("timeouts", "replicated"), "cold, warm, probe and eval"),
         ({"incldue": []}, "unknown-key", ("incldue",), "nearest known one is include;"),
         ({"name": None}, "missing", ("name",), "Write name:"),
         ({"name": 3}, "wrong-type", ("name",), "in quotes"),
@@ -350,13 +374,15 @@ checks: [all]
 
 
 def test_timeouts() -> None:
-    timeouts = matrix(timeouts={"warm": 1.5, "probe": 7}).timeouts
+    timeouts = matrix(timeouts={"warm": 1.5, "probe": 7, "eval": 9}).timeouts
     assert {role: timeouts.of(role) for role in Role} == {
         Role.COLD: 1800.0,
         Role.WARM: 1.5,
         Role.PROBE: 7.0,
         Role.REPLICATED: 7.0,
         Role.REFERENCE: 7.0,
+        Role.EVAL: 9.0,
+        Role.EVAL_REPLICATED: 9.0,
     }
 
 

@@ -13,12 +13,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from workers.probes.recorder import Recorder
+from workers.probes.recorder import Position, Recorder
+from workers.probes.slots import Capacity
 from workers.protocol import Residual, Role
 from workers.residual.compare import Question, Spot
+from workers.residual.sketch import sketch
 from workers.residual.taps import NoTaps, TapSet, load, site_count, site_name
 from workers.residual.unshard import part
 
@@ -89,23 +92,44 @@ def held(layout: Layout, rank: int, whole: torch.Tensor) -> torch.Tensor:
     return pad(whole[mine.start : mine.stop], mine.rows)
 
 
-def write(folder: Path, layout: Layout, whole: Whole = residual, layers: int = LAYERS) -> Path:
-    """Record every rank of an arm as an engine does, warm-up and two graphs per step included."""
+def write(
+    folder: Path,
+    layout: Layout,
+    whole: Whole = residual,
+    layers: int = LAYERS,
+    result: dict[str, Any] | None = None,
+    kept_whole: bool = True,
+) -> Path:
+    """Record every rank of an arm as an engine does, warm-up and two graphs per step included.
+
+    ``result``: what the arm told beside its answers.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(layout.ranks):
-        recorder = Recorder()
+        recorder = Recorder(Capacity(rows=64, whole=kept_whole))
         recorder.enabled = True
+        recorder.position = Position(tp_rank=rank)
+        recorder.forward(2)
         recorder.record(torch.full((2, HIDDEN), torch.nan), 0, 1)
         for step, tokens in enumerate(STEPS):
-            recorder.begin(tokens)
+            recorder.begin(tokens, [(step, 0, tokens)])
+            recorder.forward(-(-tokens // layout.ranks) * layout.ranks if layout.scattered else tokens)
             for site in range(site_count(layers)):
                 first = site < 2
                 index, count = (site, 2) if first else (site - 2, site_count(layers) - 2)
-                recorder.record(held(layout, rank, whole(step, site)), index, count)
+                value = held(layout, rank, whole(step, site))
+                recorder.record(value, index, count, (1, 64), layout.scattered)
             recorder.end()
         recorder.save(folder, rank)
-    (folder / "result.json").write_text(json.dumps({"outputs": [{"tokens": [0]} for _ in STEPS]}))
+    answers = [{"prompt": [step] * tokens, "tokens": [0]} for step, tokens in enumerate(STEPS)]
+    (folder / "result.json").write_text(json.dumps({"outputs": answers, **(result or {})}))
     return folder
+
+
+def sketched(taps: TapSet) -> TapSet:
+    """What is left of ``taps`` in a recording that was too large to be kept."""
+    ranks = [{key: sketch(rows) for key, rows in tensors.items()} for tensors in taps.ranks]
+    return dataclasses.replace(taps, ranks=ranks)
 
 
 def write_control(folder: Path, padded: int = 1, whole: Whole = residual) -> Path:
@@ -332,8 +356,9 @@ def _forget_step(folder: Path, rank: int, step: int) -> None:
     from safetensors.torch import load_file, save_file
 
     index, data = folder / f"taps-rank{rank}.json", folder / f"taps-rank{rank}.safetensors"
-    steps = json.loads(index.read_text())["steps"]
-    index.write_text(json.dumps({"steps": steps[:step] + steps[step + 1 :]}))
+    written = json.loads(index.read_text())
+    written["steps"] = written["steps"][:step] + written["steps"][step + 1 :]
+    index.write_text(json.dumps(written))
     kept = {}
     for key, tensor in load_file(data).items():
         number, site = map(int, key.split("/"))

@@ -11,6 +11,7 @@ import torch
 from workers.protocol import Floor, Role
 from workers.residual.compare import Question, compare
 from workers.residual.noise import Run, distances, measured_floor
+from workers.residual.rows import rows_of
 from workers.residual.taps import TapSet
 
 SITES, TOKENS, HIDDEN = 3, [5, 2], 16
@@ -18,13 +19,13 @@ STEPS = frozenset(range(len(TOKENS)))
 
 
 def recording(name: str, error: float = 0.0, seed: int = 0, ranks: int = 1) -> TapSet:
-    """A replicated residual, off by ``error`` (relative to its largest number) in one element of each site."""
+    """A replicated residual, one token off by ``error`` (relative to its size) in one element of each site."""
     plain = torch.Generator().manual_seed(1)
     tensors = {}
     for step, tokens in enumerate(TOKENS):
         for site in range(SITES):
             value = torch.randn(tokens, HIDDEN, generator=plain)
-            value[seed % tokens, site] += error * float(value.abs().max())
+            value[seed % tokens, site] += error * float(value[seed % tokens].norm())
             tensors[f"{step}/{site}"] = value
     return TapSet(Path(name), TOKENS, [tensors] * ranks)
 
@@ -98,7 +99,7 @@ def test_raw_scores_are_kept_for_every_site_and_rank() -> None:
 def test_a_floor_of_zero_does_not_make_the_last_digit_a_fault() -> None:
     eps = torch.finfo(torch.float32).eps
     asked = question(noise=(0.0,) * SITES)
-    assert asked.floor(torch.float32, 0) == eps
+    assert asked.floor(rows_of(torch.ones(1, 4)), 0) == eps
     assert compare(recording("probe", eps), recording("control"), asked).first_divergence is None
 
 

@@ -56,3 +56,17 @@ def test_one_rank_holds_everything_either_way(tokens: int) -> None:
 )
 def test_by_hand(tokens: int, ranks: int, held: list[tuple[int, int, int]]) -> None:
     assert [part(tokens, ranks, rank, scattered=True) for rank in range(ranks)] == [Part(*mine) for mine in held]
+
+
+@given(TOKENS, RANKS, st.integers(0, 12_000), st.data())
+def test_more_padding_than_needed_moves_the_tokens_to_the_first_ranks(
+    tokens: int, ranks: int, padded: int, data: st.DataObject
+) -> None:
+    """A step may be padded to a size that was captured: every rank's part is one of that size."""
+    padded = max(tokens, padded)
+    parts = [part(tokens, ranks, rank, True, padded) for rank in range(ranks)]
+    assert {mine.rows for mine in parts} == {-(-padded // ranks)}
+    whole = list(range(tokens))
+    assert [token for mine in parts for token in whole[mine.start : mine.stop]] == whole
+    rank = data.draw(st.integers(0, ranks - 1))
+    assert parts[rank].start == min(rank * parts[rank].rows, tokens)

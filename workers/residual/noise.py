@@ -1,14 +1,16 @@
-"""The noise floor, measured: how far rounding alone moves the residual.
+"""The noise floor, measured: how far rounding alone moves the residual of a token.
 
 The replicated arm is run again with its embedding scaled by 1 ± eps per element, from several seeds. What that changes
-at a site is what a right engine may differ by there; less cannot be told from rounding.
+at a site is what a right engine may differ by there; less cannot be told from rounding. The floor of a site is the
+largest relative error of any token, step and run: a token on which rounding had little effect in a handful of runs is
+no place where it could have none, and the few tokens of a plan are all draws from one distribution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from workers.residual.compare import relative_error
+from workers.residual.rows import rows_of
 from workers.residual.taps import TapSet
 
 Run = tuple[TapSet, frozenset[int]]
@@ -16,7 +18,7 @@ Run = tuple[TapSet, frozenset[int]]
 
 
 def measured_floor(plain: TapSet, perturbed: Sequence[Run], sites: int) -> tuple[float, ...] | None:
-    """Per site the largest relative error of any perturbed run in any step; ``None`` without a usable run.
+    """Per site the largest relative error of a token of any perturbed run in any step; ``None`` without a usable run.
 
     Rank 0 is looked at: what the ranks of a replicated arm hold differs by less.
     """
@@ -26,17 +28,15 @@ def measured_floor(plain: TapSet, perturbed: Sequence[Run], sites: int) -> tuple
     return tuple(max(_errors(plain, usable, site), default=0.0) for site in range(sites))
 
 
-def _errors(plain: TapSet, perturbed: Sequence[Run], site: int) -> list[float]:
-    errors = []
+def _errors(plain: TapSet, perturbed: Sequence[Run], site: int) -> Iterator[float]:
     for run, steps in perturbed:
         for step in sorted(steps):
             got, expected = run.at(0, step, site), plain.at(0, step, site)
             if got is not None and expected is not None:
                 tokens = plain.tokens[step]
-                errors.append(relative_error(got[:tokens], expected[:tokens]))
-    return errors
+                yield rows_of(got).part(0, tokens).hold(rows_of(expected).part(0, tokens)).worst
 
 
 def distances(subject: TapSet, reference: TapSet, sites: int, steps: frozenset[int]) -> tuple[float, ...] | None:
-    """Per site how far ``subject``'s rank 0 is from ``reference`` in the worst of ``steps``."""
+    """Per site how far the farthest token of ``subject``'s rank 0 is from ``reference``, over ``steps``."""
     return measured_floor(reference, [(subject, steps)], sites)

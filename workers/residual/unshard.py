@@ -1,7 +1,7 @@
 """Which rows of the whole residual a rank holds.
 
-Under SP the tokens of a step are padded to a multiple of the ranks, and rank ``r`` holds the ``r``-th of equal,
-consecutive parts. Otherwise every rank holds all rows.
+Under SP the tokens of a step are padded to a multiple of the ranks (or to a larger size that was compiled or captured),
+and rank ``r`` holds the ``r``-th of equal, consecutive parts. Otherwise every rank holds all rows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Part:
         return self.stop - self.start
 
 
-def part(tokens: int, ranks: int, rank: int, scattered: bool) -> Part:
-    """What ``rank`` of ``ranks`` holds of ``tokens`` tokens."""
+def part(tokens: int, ranks: int, rank: int, scattered: bool, padded: int = 0) -> Part:
+    """What ``rank`` of ``ranks`` holds of ``tokens`` tokens, as the model was given ``padded`` rows (at least)."""
     if not scattered:
         return Part(tokens, 0, tokens)
-    rows = -(-tokens // ranks)
+    rows = -(-max(tokens, padded) // ranks)
     start = min(rank * rows, tokens)
     return Part(rows, start, min(start + rows, tokens))
