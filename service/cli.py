@@ -176,11 +176,14 @@ def selftest(
     quick: Annotated[bool, typer.Option("--quick", help="Every kind of fault once, few healthy runs.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Put known faults into a running engine and count what the residual check finds."""
+    """Put known faults into running engines and count what the comparison of residuals and the invariants find."""
     result = run_selftest(Settings(), quick)
     for row in result["rows"]:
         mark = "found" if row["placed"] else "misplaced" if row["found"] else "MISSED"
-        _say(f"{mark:9}  {row['kind']} at {row['site']}, rank {' or '.join(map(str, row['ranks']))}")
+        place = f"at {row['site']}, rank {' or '.join(map(str, row['ranks']))}" if row["site"] else ""
+        _say(f"{mark:9}  {row['kind']} {place}: {', '.join(row['found_by']) or 'nothing'}")
+    for alarm in result["alarms"]:
+        _say(f"ALARM      {alarm['run']}: {', '.join(alarm['details'] or alarm['by'])}")
     _say(f"found {result['found']} of {result['faults']}, placed right {result['placed']} of {result['faults']}")
     _say(f"false alarms {result['false_alarms']} of {result['healthy']} healthy runs")
     if json_file is not None:
@@ -191,11 +194,12 @@ def selftest(
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: residual.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Only what takes no engine.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure Shardproof itself, in the engine environment."""
+    """Measure Shardproof itself, in the engine environment. Takes some minutes."""
     try:
-        result = run_bench(name, Settings())
+        result = run_bench(name, Settings(), quick)
     except UnknownBench as error:
         raise Refused(str(error)) from error
     show.print_bench(result, console)

@@ -121,6 +121,8 @@ def print_report(report: dict[str, Any], console: Console) -> None:
         table.add_row(*_row(cell))
     console.print(table)
     for cell in report["cells"]:
+        for score in (cell["accuracy"] or {}).get("tasks", []):
+            _line(console, f"{cell['name']}: {_accuracy(score)}")
         if not cell["ok"] or cell["verdict"] != Verdict.PASS:
             for reason in _gravest(cell["reasons"]):
                 _line(console, f"{cell['name']}: {reason}")
@@ -129,13 +131,16 @@ def print_report(report: dict[str, Any], console: Console) -> None:
 
 
 def print_bench(result: dict[str, Any], console: Console) -> None:
-    """The rows of a benchmark, and its figure against the goal."""
-    table = Table(title=f"bench {result['name']}", title_justify="left")
-    for column in result["rows"][0]:
-        table.add_column(column.replace("_", " "))
+    """The rows of a benchmark, a table for those of the same columns, and its figure against the goal."""
+    tables: dict[tuple[str, ...], Table] = {}
     for row in result["rows"]:
-        table.add_row(*map(str, row.values()))
-    console.print(table)
+        if tuple(row) not in tables:
+            table = tables[tuple(row)] = Table(title=f"bench {result['name']}", title_justify="left")
+            for column in row:
+                table.add_column(column.replace("_", " "))
+        tables[tuple(row)].add_row(*map(str, row.values()))
+    for table in tables.values():
+        console.print(table)
     reached = "reached" if result["figure"] >= result["goal"] else "not reached"
     _line(console, f"{result['figure']} {result['unit']}; the goal of {result['goal']} is {reached}")
 
@@ -160,6 +165,17 @@ def _row(cell: dict[str, Any]) -> list[Text | str]:
         _residual(residual),
         str((outputs or {}).get("class") or "–"),
     ]
+
+
+def _accuracy(score: dict[str, Any]) -> str:
+    """One metric with its standard error, and the same with SP off."""
+    control = "" if score["control_value"] is None else f", with SP off {_with_error(score, 'control_')}"
+    return f"{score['metric']} of {score['task']} {_with_error(score, '')}{control} ({score['samples']} samples)"
+
+
+def _with_error(score: dict[str, Any], of: str) -> str:
+    value, error = score[f"{of}value"], score[f"{of}stderr"]
+    return "–" if value is None else f"{value:.4g}" + ("" if error is None else f" ± {error:.2g}")
 
 
 def _seconds(cell: dict[str, Any], kind: str) -> str:

@@ -120,6 +120,8 @@ def _evidence(evidence: Evidence | None) -> Json:
             "residual": None,
             "outputs": None,
             "guards": [],
+            "invariants": [],
+            "accuracy": None,
         }
     return {
         "arms": [_arm(arm) for arm in evidence.arms],
@@ -129,6 +131,8 @@ def _evidence(evidence: Evidence | None) -> Json:
         "residual": _residual(evidence.residual),
         "outputs": _outputs(evidence.outputs),
         "guards": [guard.model_dump(mode="json") for guard in evidence.guards],
+        "invariants": [item.model_dump(mode="json") for item in evidence.invariants],
+        "accuracy": None if evidence.accuracy is None else evidence.accuracy.model_dump(mode="json"),
     }
 
 
@@ -165,7 +169,7 @@ def _outputs(comparisons: Sequence[OutputComparison]) -> Json | None:
 
 
 def _remoteness(comparison: OutputComparison) -> tuple[bool, bool]:
-    return comparison.against is not Role.REPLICATED, comparison.subject is not Role.PROBE
+    return comparison.subject is not Role.PROBE, comparison.against is not Role.REPLICATED
 
 
 def _comparison(comparison: OutputComparison) -> Json:

@@ -41,10 +41,19 @@ class Settings(BaseSettings):
         default=None, description="Address of the Ray cluster. Unset: a local Ray is started for this process."
     )
 
+    tasks_dir: Path | None = Field(
+        default=None, description="Folder of evaluation tasks of your own, in lm_eval's format. They may run code."
+    )
+
     @field_validator("home")
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:
         return home.expanduser().resolve()
+
+    @field_validator("tasks_dir")
+    @classmethod
+    def _resolve_tasks_dir(cls, folder: Path | None) -> Path | None:
+        return None if folder is None else folder.expanduser().resolve()
 
     @field_validator("python")
     @classmethod

@@ -79,5 +79,10 @@ class RunActor:
 
 def _shared(spec: RunSpec) -> dict[Role, Result]:
     """The results of the shared arms that have run before, by the part they play in this run."""
-    folders = {Role.PROBE: spec.probe, Role.REPLICATED: spec.replicated, Role.REFERENCE: spec.reference}
+    folders = {
+        Role.PROBE: spec.probe,
+        Role.REPLICATED: spec.replicated,
+        Role.REFERENCE: spec.reference,
+        Role.EVAL_REPLICATED: spec.evaluated,
+    }
     return {role: json.loads((Path(folder) / "result.json").read_text()) for role, folder in folders.items() if folder}

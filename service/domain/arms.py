@@ -12,7 +12,18 @@ from typing import Any
 
 from service.domain.cell import Cell
 from service.domain.fingerprint import digest
-from workers.protocol import Check, Environment, Patch, PatchMode, Policy, Role, Settings, Shape
+from workers.protocol import (
+    ONE_ORDER,
+    BatchPlan,
+    Check,
+    Environment,
+    Patch,
+    PatchMode,
+    Policy,
+    Role,
+    Settings,
+    Shape,
+)
 
 SP = "compilation_config.pass_config.enable_sp"
 
@@ -32,8 +43,14 @@ PARALLEL = (
     "distributed_executor_backend",
     "enable_expert_parallel",
 )
-ONE_ORDER = 2
-"""Up to so many ranks a sum over them has one order, and bit equality is owed."""
+STEPS = {
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "max_num_seqs": "max_num_seqs",
+    "max_model_len": "max_model_len",
+    "chunked_prefill": "enable_chunked_prefill",
+    "async_scheduling": "async_scheduling",
+}
+"""What of a shape decides how requests are put together to steps → the setting that fixes it."""
 
 NO_COMPILER = {"TORCHDYNAMO_DISABLE": "1"}
 """The reference does not trust the compiler, not even in the engine's small helper functions."""
@@ -44,6 +61,7 @@ class ArmNeed:
     """One engine start, as content. ``taps``: the residual is recorded.
 
     ``perturbations``: how often the plan is run again with a rounding error in the embedding, for the noise floor.
+    ``evaluation``: fields of an ``Evaluation``, which then runs in place of the plan.
     """
 
     role: Role
@@ -53,10 +71,11 @@ class ArmNeed:
     batch: dict[str, Any]
     taps: bool
     perturbations: int = 0
+    evaluation: dict[str, Any] | None = None
 
     def key(self, environment: Environment) -> str:
         """Equal for arms that compute the same, whatever part they play in a run."""
-        content = [self.engine, self.patches, self.env, self.batch, self.taps, self.perturbations]
+        content = [self.engine, self.patches, self.env, self.batch, self.taps, self.perturbations, self.evaluation]
         return digest([content, environment.model_dump()])
 
 
@@ -68,15 +87,42 @@ class RunNeeds:
     probe: ArmNeed | None
     replicated: ArmNeed | None
     reference: ArmNeed | None
+    evaluated: ArmNeed | None = None
 
     @property
     def shared(self) -> tuple[ArmNeed, ...]:
-        return tuple(need for need in (self.probe, self.replicated, self.reference) if need is not None)
+        return tuple(need for need in (self.probe, self.replicated, self.reference, self.evaluated) if need)
+
+    @property
+    def stand_ins(self) -> tuple[ArmNeed, ...]:
+        """Shared arms that are the cell's own as well: they run just what it asks for."""
+        evaluated = self.evaluated if self.evaluated and self.evaluated.role is Role.EVAL else None
+        return tuple(need for need in (self.probe, evaluated) if need)
 
 
-def needs(cell: Cell, shape: Shape) -> RunNeeds:
-    """What ``cell``, resolved to ``shape``, has to run."""
-    asked = ArmNeed(Role.PROBE, dict(cell.engine), dict(cell.patches), dict(cell.env), dict(cell.batch), taps=False)
+def needs(cell: Cell, shape: Shape, plan: BatchPlan | None = None) -> RunNeeds:
+    """What ``cell``, resolved to ``shape``, has to run.
+
+    ``plan``: the requests, resolved too; all arms are given the same. Without it, what the matrix wrote.
+    """
+    batch = cell.batch if plan is None else plan.model_dump()
+    asked = ArmNeed(Role.PROBE, dict(cell.engine), dict(cell.patches), dict(cell.env), batch, taps=False)
+    found = _timed_and_compared(cell, shape, asked)
+    if Check.EVAL not in cell.checks:
+        return found
+    own, shared = _evaluating(replace(asked, role=Role.EVAL, batch={}, evaluation=cell.evaluation), shape)
+    return replace(found, own=(*found.own, *own), evaluated=shared)
+
+
+def _evaluating(asked: ArmNeed, shape: Shape) -> tuple[tuple[ArmNeed, ...], ArmNeed | None]:
+    """The arm of the cell's own that evaluates, and the shared one: its twin with SP off, or in its place."""
+    twin = replace(replicated(asked), role=Role.EVAL_REPLICATED, taps=False)
+    if shape.sequence_parallelism:
+        return (asked,), twin
+    return ((), replace(twin, role=Role.EVAL)) if _same_without_sp(asked, twin) else ((asked,), None)
+
+
+def _timed_and_compared(cell: Cell, shape: Shape, asked: ArmNeed) -> RunNeeds:
     own: list[ArmNeed] = []
     if Check.COMPILE in cell.checks and shape.compiled:
         own += [replace(asked, role=Role.COLD), replace(asked, role=Role.WARM)]
@@ -86,7 +132,7 @@ def needs(cell: Cell, shape: Shape) -> RunNeeds:
     tapped = replace(asked, taps=True)
     twin = replicated(asked, 0 if shape.tensor_parallel_size <= ONE_ORDER else Policy().perturbations)
     reference_wanted = Check.OUTPUTS in cell.checks or not shape.sequence_parallelism
-    reference_need = reference(asked) if reference_wanted else None
+    reference_need = reference(asked, _same_steps(cell, shape)) if reference_wanted else None
     if shape.sequence_parallelism:
         return RunNeeds((*own, tapped), None, twin, reference_need)
     if _same_without_sp(tapped, twin):
@@ -107,8 +153,8 @@ def replicated(asked: ArmNeed, perturbations: int = 0) -> ArmNeed:
     )
 
 
-def reference(asked: ArmNeed) -> ArmNeed:
-    """``asked`` on one rank, eager."""
+def reference(asked: ArmNeed, same_steps: Settings | None = None) -> ArmNeed:
+    """``asked`` on one rank, eager. ``same_steps``: settings that make its steps those of the cell."""
     dropped = ("compilation_config",)
     engine = {
         key: value
@@ -116,8 +162,24 @@ def reference(asked: ArmNeed) -> ArmNeed:
         if key not in PARALLEL and key.partition(".")[0] not in dropped
     }
     # In full precision, whatever the cell runs in: both of its arms are held against it.
-    engine |= {"tensor_parallel_size": 1, "enforce_eager": True, "dtype": "float32"}
+    engine |= (same_steps or {}) | {"tensor_parallel_size": 1, "enforce_eager": True, "dtype": "float32"}
     return replace(asked, role=Role.REFERENCE, engine=engine, patches=_patches_on(), env=dict(NO_COMPILER), taps=True)
+
+
+def _same_steps(cell: Cell, shape: Shape) -> Settings:
+    """Settings of the cell that one rank would resolve differently where nothing was written.
+
+    vLLM's defaults for the size of a batch grow with the number of ranks on CPU, and asynchronous scheduling hangs on
+    the executor and on pipeline stages: prompts would be cut elsewhere and share other steps. Prefix caching hits
+    whole blocks, whose size hangs on the attention backend and so on the dtype.
+    """
+    fields = dict(STEPS)
+    if cell.engine.get("enable_prefix_caching"):
+        fields["block_size"] = "block_size"
+    found = {setting: getattr(shape, field) for field, setting in fields.items()}
+    # A shape without the size of a batch is one that nobody resolved.
+    known = shape.max_num_batched_tokens is not None
+    return {setting: value for setting, value in found.items() if known and value is not None}
 
 
 def _patches_on() -> dict[Patch, PatchMode]:

@@ -32,6 +32,7 @@ def effective_fingerprint(
     batch: Mapping[str, Any],
     checks: Iterable[Check],
     environment: str,
+    evaluation: Mapping[str, Any] | None = None,
 ) -> str:
     """What a cell would really run. Two cells of a sweep with the same fingerprint need one run only.
 
@@ -42,6 +43,7 @@ def effective_fingerprint(
         batch: fields of a ``BatchPlan``; those that are missing have its defaults.
         checks: in any order.
         environment: name of the engine environment.
+        evaluation: fields of an ``Evaluation`` where one is asked for.
     """
     return digest(
         {
@@ -51,5 +53,6 @@ def effective_fingerprint(
             "batch": BatchPlan(**batch).model_dump(),
             "checks": sorted(set(checks)),
             "environment": environment,
+            "evaluation": dict(evaluation or {}),
         }
     )

@@ -8,7 +8,7 @@ The format::
     include: []                             # GitHub Actions' rules, after exclude; also name, expect, checks
     exclude: []
     checks: [audit, compile, residual, outputs]
-    timeouts: {cold: 1800, warm: 600, probe: 1800}
+    timeouts: {cold: 1800, warm: 600, probe: 1800, eval: 7200}
 
 Only ``name`` is required. ``null`` leaves the default everywhere.
 """
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from service.domain import combinations, naming, sections
+from service.domain import combinations, evaluation, naming, sections
 from service.domain.cell import Cell
 from service.domain.combinations import Combination
 from service.domain.document import Document
@@ -65,6 +65,7 @@ def expand(document: Document, catalogue: Catalogue, *, max_cells: int = MAX_CEL
     found = _combine(written, max_cells, problems)
     problems.raise_if_any()
     cells = _cells(found, written, problems)
+    evaluation.check_cells(cells, problems)
     problems.raise_if_any()
     return Matrix(written.name, cells, written.timeouts, document.tree)
 

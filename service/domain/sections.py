@@ -24,7 +24,10 @@ _TOP = ("name", "engine", "matrix", "include", "exclude", "checks", "timeouts")
 _LONGEST_NAME = 100
 _MOST_ENTRIES = 1000
 _DEEPEST = 10
-_TIMEOUTS = ("cold", "warm", "probe")
+_TIMEOUTS = ("cold", "warm", "probe", "eval")
+
+DEFAULT_CHECKS = tuple(check for check in Check if check is not Check.EVAL)
+"""What a cell checks where nothing is written."""
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -196,7 +199,7 @@ class _SectionReader:
 
     def _checks(self, value: Any, path: Path) -> tuple[Check, ...]:
         if value is None:
-            return tuple(Check)
+            return DEFAULT_CHECKS
         chosen = {Check.AUDIT, *self._members(Check, value, path, "checks is a list")}
         return tuple(check for check in Check if check in chosen)
 

@@ -14,7 +14,9 @@ class Timeouts:
     cold: float = 1800.0
     warm: float = 600.0
     probe: float = 1800.0
+    eval: float = 7200.0
 
     def of(self, role: Role) -> float:
         """The timeout of an arm; the replicated and the reference arm do what the probe does."""
-        return {Role.COLD: self.cold, Role.WARM: self.warm}.get(role, self.probe)
+        own = {Role.COLD: self.cold, Role.WARM: self.warm, Role.EVAL: self.eval, Role.EVAL_REPLICATED: self.eval}
+        return own.get(role, self.probe)

@@ -28,6 +28,7 @@ from workers.protocol import (
     Failure,
     Fallback,
     Guard,
+    Invariant,
     Outcome,
     OutputClass,
     OutputComparison,
@@ -199,6 +200,9 @@ def arm_report(role: Role, outcome: Outcome = Outcome.OK, failure: Failure | Non
     )
 
 
+SP_FOUND = SequenceParallelism(expected=5, matched=5, per_rank=[5, 5], expected_per_rank=[5, 5])
+
+
 def evidence(**fields: Any) -> Evidence:
     """Evidence of a healthy run, with ``fields`` in place of what it has."""
     healthy: dict[str, Any] = {
@@ -207,11 +211,12 @@ def evidence(**fields: Any) -> Evidence:
         "patches": {Patch.FULL_GRAPH_SP: PatchState.NATIVE},
         "arms": [arm_report(Role.COLD), arm_report(Role.WARM)],
         "compile": Compile(cold=times(20.0), warm=times(6.0)),
-        "exercised": Exercised(sequence_parallelism=SequenceParallelism(expected=5, matched=5, per_rank=[5, 5])),
+        "exercised": Exercised(sequence_parallelism=SP_FOUND),
         "fallback": Fallback(calls=12, slow_path_s=0.0, state=PatchState.APPLIED),
         "residual": [residual()],
         "outputs": [output(Role.REPLICATED)],
         "guards": [Guard(name="is_residual_scattered_for_sp", held=True, detail="full graph on every rank")],
+        "invariants": [Invariant(name="token-order", held=True, checked=9, detail="9 compared")],
     }
     return Evidence(**{**healthy, **fields})
 

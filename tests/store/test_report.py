@@ -27,7 +27,8 @@ from workers.protocol import Failure, Outcome, OutputClass, Role
 
 CELL_KEYS = {
     "id", "name", "requested", "effective", "changes", "expect", "verdict", "ok", "reasons", "duplicate_of",
-    "exercised", "compile", "fallback", "residual", "outputs", "guards", "environment", "reproduce", "state", "arms",
+    "exercised", "compile", "fallback", "residual", "outputs", "guards", "accuracy", "environment", "reproduce",
+    "state", "arms", "invariants",
 }  # fmt: skip
 
 
@@ -59,7 +60,9 @@ def test_a_finished_cell_has_every_key_of_the_format(store: Store) -> None:
     (found,) = report["cells"]
     assert found.keys() >= CELL_KEYS
     assert found["changes"][0].keys() >= {"key", "requested", "effective", "reason"}
-    assert found["exercised"]["sequence_parallelism"] == {"expected": 5, "matched": 5, "per_rank": [5, 5]}
+    assert found["exercised"]["sequence_parallelism"] == {
+        "expected": 5, "matched": 5, "per_rank": [5, 5], "expected_per_rank": [5, 5],
+    }  # fmt: skip
     for arm in ("cold", "warm"):
         times = found["compile"][arm]
         assert times.keys() >= {"total_s", "ranks", "artifacts"}
@@ -70,6 +73,8 @@ def test_a_finished_cell_has_every_key_of_the_format(store: Store) -> None:
     assert found["residual"].keys() >= {"sites", "ranks", "bitwise_equal", "worst_score", "first_divergence"}
     assert found["outputs"].keys() >= {"class", "first_difference"}
     assert found["guards"][0].keys() == {"name", "held", "detail"}
+    invariant = {"name": "token-order", "held": True, "checked": 9, "detail": "9 compared", "arm": "probe"}
+    assert found["invariants"] == [invariant]
     assert found["environment"].keys() >= {"vllm", "torch", "ray", "python", "device", "patches"}
     assert found["environment"]["patches"] == {"full_graph_sp": "native"}
     assert (found["expect"], found["verdict"], found["ok"], found["state"]) == (["pass"], "pass", True, "finished")

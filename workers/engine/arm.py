@@ -7,10 +7,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workers import environment
+from workers.engine import toolchain
+from workers.engine.clock import clock_steps
 from workers.engine.events import phase
+from workers.probes import capacity
+from workers.probes.slots import Capacity
 from workers.protocol import ArmSpec, BatchPlan
+from workers.residual.taps import site_count
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
     from vllm.v1.engine.llm_engine import LLMEngine
 
 
@@ -22,32 +29,53 @@ def run(spec: ArmSpec) -> None:
         from vllm.v1.engine.llm_engine import LLMEngine
 
         from workers.engine.settings import engine_config
+
+        if spec.toolchain is not None:
+            toolchain.share(spec.toolchain)
     with phase("config"):
-        config = engine_config(spec.engine | _arm_settings(spec.taps), spec.models_dir)
+        config = engine_config(spec.engine | _arm_settings(), spec.models_dir)
+    if spec.taps:
+        # The ranks are started from this process and inherit its environment.
+        os.environ[environment.CAPACITY] = capacity.to_text(_capacity(config, spec))
     with phase("start"):
         engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=True)
     with phase("requests"):
-        outputs = _drive(engine, spec)
+        seconds = clock_steps(engine)
+        answers = _answers(engine, spec)
     with phase("collect"):
-        result = _collect(engine, spec) | {"outputs": outputs}
+        result = _collect(engine, spec) | answers | {"step_seconds": seconds}
         (folder / "result.json").write_text(json.dumps(result))
     # All is delivered. The supervisor ends the ranks at once, which vLLM's own shutdown takes seconds to do.
     os._exit(0)
 
 
-def _arm_settings(taps: bool) -> dict[str, Any]:
+def _capacity(config: VllmConfig, spec: ArmSpec) -> Capacity:
+    model = config.model_config
+    plans = [spec.batch, *(trial.batch for trial in spec.trials)]
+    sites = site_count(model.get_total_num_hidden_layers())
+    return capacity.capacity(plans, config.scheduler_config.max_num_batched_tokens, sites, model.get_hidden_size())
+
+
+def _arm_settings() -> dict[str, Any]:
     """The hooks of an arm. They are settings of the engine, but not of the cell."""
     from vllm.platforms import current_platform
 
     from workers.engine.worker import CPU_WORKER, GPU_WORKER
 
     on_cpu = current_platform.is_cpu()
-    hooks = {
+    return {
         "worker_cls": CPU_WORKER if on_cpu else GPU_WORKER,
         "worker_extension_cls": "workers.engine.extension.ProbeExtension",
     }
-    # A replayed CUDA graph does not call the taps.
-    return hooks | ({"compilation_config.cudagraph_mode": "NONE"} if taps and not on_cpu else {})
+
+
+def _answers(engine: LLMEngine, spec: ArmSpec) -> dict[str, Any]:
+    """What the engine answers to the batch plan, or in its place to the tasks of an evaluation."""
+    if spec.evaluation is None:
+        return {"outputs": _drive(engine, spec)}
+    from workers.engine.evaluate import evaluate
+
+    return {"accuracy": evaluate(engine, spec.evaluation, Path(spec.folder))}
 
 
 def _drive(engine: LLMEngine, spec: ArmSpec) -> list[dict[str, Any]]:
@@ -59,8 +87,13 @@ def _drive(engine: LLMEngine, spec: ArmSpec) -> list[dict[str, Any]]:
         folder.mkdir(parents=True, exist_ok=True)
         fault = trial.fault.model_dump() if trial.fault else None
         engine.collective_rpc("shardproof_fault", args=(fault,))
-        answers = _recorded(engine, trial.batch, spec, folder)
-        (folder / "result.json").write_text(json.dumps({"outputs": answers}))
+        result: dict[str, Any] = {"outputs": _recorded(engine, trial.batch, spec, folder)}
+        if trial.fault is not None:
+            # A fault may change more than the residual.
+            result["ranks"] = engine.collective_rpc("shardproof_counters")
+        (folder / "result.json").write_text(json.dumps(result))
+    if spec.trials:
+        engine.collective_rpc("shardproof_fault", args=(None,))
     return outputs
 
 
@@ -78,8 +111,11 @@ def _collect(engine: LLMEngine, spec: ArmSpec) -> dict[str, Any]:
     from workers.patches import establish
     from workers.probes.describe import environment
 
+    ranks = engine.collective_rpc("shardproof_counters")
+    if spec.toolchain is not None:
+        toolchain.remember(spec.toolchain, [rank["vectors_work"] for rank in ranks])
     return {
         "environment": environment().model_dump(),
         "patches": dict(establish(spec.patches)),
-        "ranks": engine.collective_rpc("shardproof_counters"),
+        "ranks": ranks,
     }

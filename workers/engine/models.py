@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from workers.engine import byte_tokenizer
+
 SCHEME = "tiny:"
 HOME = "~"
 KINDS = {
@@ -30,6 +32,8 @@ EXPERTS = 4
 EXPERTS_PER_TOKEN = 2
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_PARAMETERS = 2_000_000_000
+CONTENT = 2
+"""Goes up when the same description makes another folder, so that one built before is not taken for it."""
 
 
 class ModelError(ValueError):
@@ -60,7 +64,7 @@ class TinyModel:
 
     @property
     def name(self) -> str:
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
+        digest = hashlib.sha256(json.dumps([CONTENT, asdict(self)], sort_keys=True).encode()).hexdigest()[:10]
         return f"{self.kind}-{self.layers}x{self.hidden}-{digest}"
 
 
@@ -124,7 +128,10 @@ def locate(model: str, models_dir: str | Path) -> str:
 
 
 def build(tiny: TinyModel, folder: Path) -> None:
-    """Write config and weights. Complete or not there at all, also when two processes build at once."""
+    """Write config, weights and, where the vocabulary has room for it, a tokenizer.
+
+    Complete or not there at all, also when two processes build at once.
+    """
     import torch
     import transformers
 
@@ -134,6 +141,8 @@ def build(tiny: TinyModel, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
     model.save_pretrained(scratch)
+    if tiny.vocab >= byte_tokenizer.SIZE:
+        byte_tokenizer.save(scratch)
     try:
         os.rename(scratch, folder)
     except OSError:
