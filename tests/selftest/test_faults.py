@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
-from workers.protocol import ROUNDING, Fault
+from workers.protocol import Fault
 from workers.selftest import faults
-from workers.selftest.catalogue import RANKS, SITES, catalogue, fault_plan, healthy_plans
+from workers.selftest.catalogue import RANKS
 from workers.selftest.faults import COLLECTIVE_FAULTS, RESIDUAL_FAULTS, STATE
 
 ROWS, HIDDEN = 6, 32
-NEEDS_THE_STEP_BEFORE = "stale-buffer"
 
 
 def parts() -> list[torch.Tensor]:
@@ -64,14 +63,14 @@ def test_a_residual_fault_spares_the_other_ranks(kind: str) -> None:
     assert not torch.equal(after_two_steps(1), parts()[1])
 
 
-@pytest.mark.parametrize("name", COLLECTIVE_FAULTS)
+@pytest.mark.parametrize("name", ["reduce_scatter", "all_gather"])
 def test_a_collective_fault_changes_the_call_it_names(name: str) -> None:
     value = torch.randn(RANKS * ROWS, HIDDEN, generator=torch.Generator().manual_seed(5))
-    right = {
+    rights: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         "reduce_scatter": lambda tensor: tensor[ROWS:] * 3,
         "all_gather": lambda tensor: torch.cat([tensor * 2, tensor]),
-        "all_reduce": lambda tensor: tensor * 2,
-    }[name]
+    }
+    right = rights[name]
     for kind in COLLECTIVE_FAULTS[name]:
         STATE.set(Fault(kind=kind, site=1, rank=1))
         faults.collective(name, torch.ones_like(value), right)
@@ -81,33 +80,10 @@ def test_a_collective_fault_changes_the_call_it_names(name: str) -> None:
         assert not torch.equal(faults.collective(name, value, right), right(value)), kind
 
 
-def test_rounding_is_the_last_digit_and_the_same_on_every_rank() -> None:
+def test_a_reduction_in_place_gives_the_sum_in_the_memory_of_its_input() -> None:
     value = parts()[1]
-    STATE.set(Fault(kind=ROUNDING, site=0, seed=4))
-    changed = faults.residual(value, 0)
-    error = ((changed - value).abs() / value.abs()).max()
-    assert 0 < error <= 2 * torch.finfo(value.dtype).eps
-    STATE.rank = 0
-    assert torch.equal(faults.residual(value, 0), changed)
-    STATE.set(Fault(kind=ROUNDING, site=0, seed=5))
-    assert not torch.equal(faults.residual(value, 0), changed)
-
-
-def test_the_catalogue_has_every_kind_at_several_sites_and_ranks() -> None:
-    entries = catalogue(quick=False)
-    kinds = {entry.fault.kind for entry in entries}
-    assert kinds == {*RESIDUAL_FAULTS, *COLLECTIVE_FAULTS["reduce_scatter"], *COLLECTIVE_FAULTS["all_gather"]}
-    assert len(kinds) >= 16
-    for kind in kinds:
-        mine = [entry for entry in entries if entry.fault.kind == kind]
-        assert len({entry.site for entry in mine}) >= SITES - 1
-        assert all(0 <= entry.site < SITES and entry.ranks <= set(range(RANKS)) for entry in mine)
-    assert len({entry.name for entry in entries}) == len(entries)
-    assert {entry.fault.kind for entry in catalogue(quick=True)} == kinds
-
-
-def test_healthy_plans_differ_in_seed_and_size() -> None:
-    plans = healthy_plans(30)
-    assert len({plan.model_dump_json() for plan in plans}) == 30
-    assert {sum(map(sum, plan.waves)) % RANKS for plan in plans} == {0, 1}
-    assert all(length <= 40 for plan in [*plans, fault_plan()] for wave in plan.waves for length in wave)
+    expected = value * 2
+    STATE.set(Fault(kind="reduced-in-place"))
+    result = faults.collective("all_reduce", value, lambda tensor: tensor * 2)
+    assert torch.equal(result, expected)
+    assert result.data_ptr() == value.data_ptr()

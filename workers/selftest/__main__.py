@@ -1,8 +1,8 @@
-"""``python -m workers.selftest``: put known faults into a running engine and count what the checker finds.
+"""``python -m workers.selftest``: put known faults into running engines and count what the checker finds.
 
-Two engines are started one after the other: the replicated one, for what is right, and one under SP, in which every
-fault of the catalogue is switched on for one batch plan. The checker is the one that judges cells. It is given two
-folders and never the fault's name.
+One engine says what is right (SP off), one under SP carries most faults, switched on one after the other, each for one
+batch plan. Pipeline stages and a graph cut in pieces take engines of their own. The checker is the one that judges
+cells. It is given folders and never the fault's name.
 """
 
 from __future__ import annotations
@@ -10,121 +10,160 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-from workers.arms import Arm
-from workers.protocol import ArmSpec, BatchPlan, Outcome, Patch, PatchMode, Policy, Residual, Role, Settings, Trial
-from workers.residual.compare import Question, compare
-from workers.residual.taps import load, site_name
+from workers.protocol import Outcome
+from workers.residual.taps import site_name
+from workers.selftest import escapes
 from workers.selftest.catalogue import (
-    HEALTHY,
-    HEALTHY_QUICK,
-    LAYERS,
-    RANKS,
-    SITES,
+    FAULT_PLAN,
+    REPLICATED,
+    RESIDUAL,
+    RIGHT_GRAPHS,
+    SP,
+    UNGUARDED,
     Entry,
+    Healthy,
+    Span,
     catalogue,
-    fault_plan,
-    healthy_plans,
+    healthy,
 )
+from workers.selftest.engines import Engine, engines, record, trials
+from workers.selftest.judge import Finding, Recording, judge, noise_of
 
-FAULT_PLAN = "fault-plan"
-
-BASE: Settings = {"model": f"tiny:llama?layers={LAYERS}", "dtype": "float32", "tensor_parallel_size": RANKS}
-PASSES = "compilation_config.pass_config"
-WITH_SP: Settings = BASE | {f"{PASSES}.enable_sp": True, f"{PASSES}.sp_min_token_num": 1}
-WITHOUT_SP: Settings = BASE | {f"{PASSES}.enable_sp": False}
+ENDED = "engine-ended"
+"""What finds a fault with which the engine does not come through."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m workers.selftest", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="where the recordings go; removed at the end")
+    parser.add_argument("--folder", type=Path, required=True, help="where the recordings go")
     parser.add_argument("--models", type=Path, required=True, help="folder of tiny models")
     parser.add_argument("--reply", type=Path, required=True, help="file for the result, JSON")
     parser.add_argument("--quick", action="store_true", help="every kind of fault once, few healthy runs")
+    parser.add_argument("--keep", action="store_true", help="leave the recordings there; else they are removed")
+    parser.add_argument("--recorded", action="store_true", help="start no engine: judge recordings that were kept")
+    parser.add_argument("--escapes", type=Path, help="file for the table of what escapes without each check, Markdown")
     arguments = parser.parse_args()
+    test = SelfTest(arguments.folder, arguments.quick)
     try:
-        arguments.reply.write_text(json.dumps(run(arguments.folder, arguments.models, arguments.quick)))
+        if not arguments.recorded:
+            test.record(arguments.models)
+        result = test.judge()
+        arguments.reply.write_text(json.dumps(result))
+        if arguments.escapes:
+            arguments.escapes.write_text(escapes.table(result["rows"]))
     finally:
-        shutil.rmtree(arguments.folder, ignore_errors=True)
+        if not arguments.keep and not arguments.recorded:
+            shutil.rmtree(arguments.folder, ignore_errors=True)
 
 
-def run(folder: Path, models: Path, quick: bool) -> dict[str, Any]:
-    """Start both engines, then judge what they recorded."""
-    entries = catalogue(quick)
-    healthy = {f"healthy-{n}": plan for n, plan in enumerate(healthy_plans(HEALTHY_QUICK if quick else HEALTHY))}
-    right = [Trial(name=name, batch=plan) for name, plan in (healthy | {FAULT_PLAN: fault_plan()}).items()]
-    tried = [Trial(name=entry.name, batch=fault_plan(), fault=entry.fault) for entry in entries]
-    _record(folder / "replicated", models, Role.REPLICATED, WITHOUT_SP, right)
-    _record(folder / "sp", models, Role.PROBE, WITH_SP, [*right[:-1], *tried])
-    rows = [_row(entry, _judge(folder, entry.name, FAULT_PLAN)) for entry in entries]
-    alarms = [name for name in healthy if _is_fault(_judge(folder, name, name))]
-    return {
-        "faults": len(rows),
-        "found": sum(row["found"] for row in rows),
-        "placed": sum(row["placed"] for row in rows),
-        "healthy": len(healthy),
-        "false_alarms": len(alarms),
-        "rows": rows,
-    }
+class SelfTest:
+    """The faults and the healthy runs of one self-test, whose recordings lie in ``folder``."""
+
+    def __init__(self, folder: Path, quick: bool) -> None:
+        self.folder = folder
+        self.entries = catalogue(quick)
+        self.healthy, self.plans = healthy(quick)
+        self.engines = engines(self.entries)
+
+    # --- recording ----------------------------------------------------------------------------------------------------
+
+    def record(self, models: Path) -> None:
+        """Start every engine, one after the other.
+
+        Raises:
+            SystemExit: when one did not come through that should.
+        """
+        for engine in self.engines.values():
+            todo = trials(engine, self.entries, self.healthy, self.plans)
+            outcome = record(engine, self.entries, todo, self.folder, models)
+            if outcome is not Outcome.OK and engine.name != UNGUARDED:
+                raise SystemExit(f"the {engine.name} engine of the self-test ended as {outcome}, see above")
+            if outcome is Outcome.OK:
+                self._complete(engine)
+
+    def _complete(self, engine: Engine) -> None:
+        """Give each recording what the ranks told, with the graphs of its own compile ranges alone."""
+        told = json.loads((self.folder / engine.name / "result.json").read_text())["ranks"]
+        graphs = {entry.name: entry.graphs for entry in self.entries if entry.engine == engine.name}
+        for path in (self.folder / engine.name).glob("*/result.json"):
+            spans = graphs.get(path.parent.name, RIGHT_GRAPHS) if engine.name == SP else ()
+            result = json.loads(path.read_text())
+            ranks = [_with_graphs(rank, spans) for rank in result.get("ranks", told)]
+            path.write_text(json.dumps(result | {"ranks": ranks}))
+
+    # --- judging ------------------------------------------------------------------------------------------------------
+
+    def judge(self) -> dict[str, Any]:
+        """``faults``, ``found``, ``placed``, ``healthy``, ``false_alarms`` and ``rows``, one for each fault."""
+        rows = [self._row(entry) for entry in self.entries]
+        alarms = [alarm for run in self.healthy if (alarm := self._alarm(run)) is not None]
+        return {
+            "faults": len(rows),
+            "found": sum(row["found"] for row in rows),
+            "placed": sum(row["placed"] for row in rows),
+            "healthy": len(self.healthy),
+            "false_alarms": len(alarms),
+            "rows": rows,
+            "alarms": alarms,
+        }
+
+    def _recording(self, engine: str, name: str) -> Recording:
+        return Recording(self.engines[engine], self.folder / engine / name)
+
+    def _finding(self, entry: Entry) -> Finding:
+        if entry.engine == REPLICATED:
+            return judge(self._recording(SP, FAULT_PLAN), self._recording(REPLICATED, entry.name))
+        if not (self.folder / entry.engine / entry.name / "result.json").exists():
+            return Finding(frozenset({ENDED}), None)
+        return judge(self._recording(entry.engine, entry.name), self._recording(REPLICATED, entry.plan))
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        """What was put in, and what was seen."""
+        finding = self._finding(entry)
+        return {
+            "engine": entry.engine,
+            "kind": entry.fault.kind,
+            "site": None if entry.site is None else site_name(entry.site),
+            "ranks": sorted(entry.ranks),
+            "check": entry.check,
+            "found": bool(finding.by),
+            "placed": is_placed(entry, finding),
+            "found_by": sorted(finding.by),
+            "without": finding.without,
+            "seen": finding.seen.model_dump(mode="json") if finding.seen else None,
+            "details": list(finding.details),
+        }
+
+    def _alarm(self, run: Healthy) -> dict[str, Any] | None:
+        noise = None if run.noise is None else noise_of(self.engines[REPLICATED], self.folder)
+        finding = judge(self._recording(run.engine, run.name), self._recording(REPLICATED, run.plan), noise)
+        if not finding.by:
+            return None
+        return {"run": run.name, "by": sorted(finding.by), "details": list(finding.details)}
 
 
-def _record(folder: Path, models: Path, role: Role, engine: Settings, trials: list[Trial]) -> None:
-    spec = ArmSpec(
-        role=role,
-        key=role,
-        engine=engine,
-        patches=dict.fromkeys(Patch, PatchMode.ON),
-        env={},
-        batch=BatchPlan(waves=[[2]], max_tokens=1),
-        taps=True,
-        folder=str(folder),
-        cache_root=str(folder / "cache"),
-        models_dir=str(models),
-        timeout_s=1800.0,
-        trials=trials,
-    )
-    with Arm(spec, RANKS, sys.executable) as arm:
-        for event in arm.follow():
-            if event["kind"] == "phase-begin":
-                print(
-                    f"{role} {event['name']} {event.get('rank') if event.get('rank') is not None else ''}", flush=True
-                )
-    report = arm.report()
-    if report.outcome is not Outcome.OK:
-        raise SystemExit(f"the {role} engine of the self-test ended as {report.outcome}: {report.failure}")
+def _with_graphs(rank: dict[str, Any], spans: tuple[Span, ...]) -> dict[str, Any]:
+    """``rank`` with the graphs whose compile range holds one of ``spans``; with all, if none is named."""
+
+    def wanted(graph: dict[str, Any]) -> bool:
+        first, last = graph["compile_range"]
+        return not spans or any(first <= span[0] and span[1] <= last for span in spans)
+
+    return rank | {"census": [graph for graph in rank["census"] if wanted(graph)]}
 
 
-def _judge(folder: Path, recorded: str, plan: str) -> Residual:
-    question = Question(
-        subject=Role.PROBE,
-        against=Role.REPLICATED,
-        scattered=True,
-        bitwise=True,
-        sites=SITES,
-        noise_factor=Policy().noise_factor,
-    )
-    return compare(load(folder / "sp" / recorded, RANKS), load(folder / "replicated" / plan, 1), question)
-
-
-def _is_fault(residual: Residual) -> bool:
-    return residual.first_divergence is not None or bool(residual.missing) or residual.elements == 0
-
-
-def _row(entry: Entry, residual: Residual) -> dict[str, Any]:
-    """What was put in, and what was seen."""
-    seen = residual.first_divergence
-    placed = seen is not None and seen.site == site_name(entry.site) and seen.rank in entry.ranks
-    return {
-        "kind": entry.fault.kind,
-        "site": site_name(entry.site),
-        "ranks": sorted(entry.ranks),
-        "found": _is_fault(residual),
-        "placed": placed,
-        "seen": seen.model_dump(mode="json") if seen else None,
-    }
+def is_placed(entry: Entry, finding: Finding) -> bool:
+    """Found by the check that it is for; by the comparison, at its site and on its rank."""
+    if finding.by == {ENDED}:
+        return True
+    if entry.check not in finding.by:
+        return False
+    if entry.check != RESIDUAL or entry.site is None:
+        return True
+    return finding.seen is not None and finding.seen.site == site_name(entry.site) and finding.seen.rank in entry.ranks
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 A residual fault changes what one rank holds after a site; a collective fault changes what one collective returns on
 one rank. Everything downstream then computes with the wrong numbers. The kinds are what has gone wrong for people, or
-could: another rank's slice, a lost or doubled reduction, stale buffers, shifted tokens, single bits.
+could: another rank's slice, a lost or doubled reduction, stale buffers, shifted tokens, single bits. Faults elsewhere
+in the engine are switched on by ``workers.selftest.switch``; those of a compiled graph are in
+``workers.selftest.graphs``.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workers.protocol import ROUNDING, Fault
+from workers.protocol import Fault
 
 Gather = Callable[[torch.Tensor], list[torch.Tensor]]
 """All ranks' tensors of one shape, in the order of the ranks. A collective: every rank has to call it."""
@@ -112,13 +114,6 @@ def _flip_lowest_bit(element: torch.Tensor) -> torch.Tensor:
     return torch.nextafter(element.float(), torch.tensor(torch.inf)).to(element.dtype)
 
 
-def _perturb(value: torch.Tensor, around: Around) -> torch.Tensor:
-    """Scale each element by 1 ± eps, the same on every rank for the same token: rounding, not a fault."""
-    generator = torch.Generator().manual_seed(STATE.fault.seed if STATE.fault else 0)
-    signs = torch.randint(0, 2, value.shape[-1:], generator=generator, dtype=torch.int8).to(value.dtype) * 2 - 1
-    return value * (1 + signs * torch.finfo(value.dtype).eps)
-
-
 RESIDUAL_FAULTS: dict[str, Callable[[torch.Tensor, Around], torch.Tensor]] = {
     "slice-of-rank-0": _slice_of(0),
     "slice-of-last-rank": _slice_of(-1),
@@ -135,7 +130,6 @@ RESIDUAL_FAULTS: dict[str, Callable[[torch.Tensor, Around], torch.Tensor]] = {
     "scaled-a-little": lambda value, around: value * 1.001,
     "rounded-to-bfloat16": lambda value, around: value.bfloat16().to(value.dtype),
     "columns-swapped": lambda value, around: value.roll(1, dims=-1),
-    ROUNDING: _perturb,
 }
 
 
@@ -178,6 +172,17 @@ def _last_call(value: torch.Tensor, result: torch.Tensor, stale: torch.Tensor | 
     return wrong
 
 
+def _in_place(value: torch.Tensor, result: torch.Tensor, stale: torch.Tensor | None) -> torch.Tensor:
+    """As the stock CPU communicator does it: compiled code may still read the input, and the output is its memory."""
+    return value.copy_(result)
+
+
+def _one_row(value: torch.Tensor, result: torch.Tensor, stale: torch.Tensor | None) -> torch.Tensor:
+    wrong = result.clone()
+    wrong[0] = wrong[0] * 1.001
+    return wrong
+
+
 COLLECTIVE_FAULTS: dict[str, dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]]] = {
     "reduce_scatter": {
         "reduction-lost": lambda value, result, stale: _own_part(value, result).clone(),
@@ -185,10 +190,11 @@ COLLECTIVE_FAULTS: dict[str, dict[str, Callable[[torch.Tensor, torch.Tensor, tor
         "own-part-missing": lambda value, result, stale: result - _own_part(value, result),
         "reduction-averaged": lambda value, result, stale: result / 2,
     },
-    "all_reduce": {ROUNDING: lambda value, result, stale: _perturb(result, Around(0, None))},
+    "all_reduce": {"reduced-in-place": _in_place},
     "all_gather": {
         "gather-rotated": _parts_rotated,
         "gather-stale": _last_call,
         "gather-own-part-everywhere": lambda value, result, stale: torch.cat([value, value]),
+        "gathered-row-changed": _one_row,
     },
 }

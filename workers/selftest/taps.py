@@ -13,27 +13,33 @@ from workers.selftest import faults
 if TYPE_CHECKING:
     import torch.fx
 
+    from workers.probes.taps import Site
+
 
 @torch.library.custom_op("shardproof::tap_through", mutates_args=())
 def tap_through(
-    carrier: torch.Tensor, residual: torch.Tensor, index: int, count: int
+    carrier: torch.Tensor, residual: torch.Tensor, index: int, count: int, compile_range: list[int], scattered: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As ``shardproof::tap``, and returns the residual as well, changed by the fault that is on."""
     site = RECORDER.site(index)
     held = residual if site is None else faults.residual(residual, site)
-    RECORDER.record(held, index, count)
+    first, last = compile_range
+    RECORDER.record(held, index, count, (first, last), scattered)
     return carrier.clone(), held.clone()
 
 
 @tap_through.register_fake
-def _(carrier: torch.Tensor, residual: torch.Tensor, index: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _(
+    carrier: torch.Tensor, residual: torch.Tensor, index: int, count: int, compile_range: list[int], scattered: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(carrier), torch.empty_like(residual)
 
 
-def insert(graph: torch.fx.Graph, carrier: torch.fx.Node, residual: torch.fx.Node, index: int, count: int) -> None:
+def insert(graph: torch.fx.Graph, site: Site, rest: tuple[int, int, list[int], bool]) -> None:
     """Put the operation behind both, and let everybody read its results instead."""
+    carrier, residual = site.carrier, site.residual
     with graph.inserting_after(max(carrier, residual)):
-        node = graph.call_function(torch.ops.shardproof.tap_through.default, (carrier, residual, index, count))
+        node = graph.call_function(torch.ops.shardproof.tap_through.default, (carrier, residual, *rest))
     value = carrier.meta["val"]
     with value.fake_mode:
         node.meta["val"] = (torch.empty_like(value), torch.empty_like(residual.meta["val"]))
