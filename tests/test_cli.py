@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.engine
+
 COMMAND = Path(sys.executable).with_name("shardproof")
 
 

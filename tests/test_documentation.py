@@ -13,7 +13,7 @@ from service.cli import app
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from workers.engine.models import TinyModel
-from workers.protocol import Check, Patch, Role
+from workers.protocol import BatchPlan, Check, Patch, Role
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -41,7 +41,8 @@ def test_every_verdict_is_documented() -> None:
 def test_every_word_of_the_matrix_is_documented() -> None:
     patches = {f"patches.{patch}" for patch in Patch}
     options = {field.name for field in dataclasses.fields(TinyModel)} - {"kind"}
-    assert {str(check) for check in Check} | patches | options <= words("matrix.md")
+    requests = {f"batch.{field}" for field in BatchPlan.model_fields}
+    assert {str(check) for check in Check} | patches | options | requests <= words("matrix.md")
 
 
 def test_every_arm_is_documented() -> None:

@@ -41,7 +41,10 @@ class Finished:
 
 SCRATCH = Path(tempfile.mkdtemp(prefix="sp-"))
 """Temporary folder of the commands started here. Short: Ray puts sockets below it."""
-atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+CACHE = Path(tempfile.mkdtemp(prefix="sp-cache-"))
+"""Takes the place of ``cache`` in the home folders of runs that do not care whether it is new."""
+for _folder in (SCRATCH, CACHE):
+    atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -67,9 +70,11 @@ def finish(process: subprocess.Popen[str], home: Path, report: Path) -> Finished
 
 
 def run(home: Path, matrix: Path, *options: str) -> Finished:
-    """``shardproof run``, to its end."""
+    """``shardproof run``, to its end. What is learnt of vLLM and of this machine is learnt once for all homes."""
     report = home / f"{matrix.stem}-report.json"
     home.mkdir(parents=True, exist_ok=True)
+    if not (home / "cache").exists():
+        (home / "cache").symlink_to(CACHE, target_is_directory=True)
     return finish(start(home, "run", matrix, "--json", report, *options), home, report)
 
 

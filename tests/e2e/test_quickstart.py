@@ -14,6 +14,7 @@ from service.app import create_app
 from service.dispatch.controller import Controller
 from service.settings import Settings
 from service.store import open_store
+from workers.protocol import INVARIANTS
 
 pytestmark = pytest.mark.engine
 
@@ -37,7 +38,8 @@ def test_every_cell_is_what_was_expected_of_it(demo: Finished) -> None:
 
 def test_the_pass_rewrote_everything_on_both_ranks(demo: Finished) -> None:
     found = demo.cell("sp-full-graph")["exercised"]["sequence_parallelism"]
-    assert found == {"expected": SITES, "matched": SITES, "per_rank": [SITES, SITES]}
+    each = [SITES] * TP
+    assert found == {"expected": SITES, "matched": SITES, "per_rank": each, "expected_per_rank": each}
     assert demo.cell("replicated")["exercised"]["sequence_parallelism"] is None
 
 
@@ -46,7 +48,7 @@ def test_shards_are_the_replicated_residual_bit_for_bit(demo: Finished) -> None:
     assert (residual["subject"], residual["against"]) == ("probe", "replicated")
     assert residual["bitwise_equal"] is True
     assert (residual["sites"], residual["ranks"], residual["first_divergence"]) == (SITES, TP, None)
-    compared = residual["comparisons"][0]
+    compared = _compared(residual, "probe", "replicated")
     assert compared["missing"] == []
     assert compared["elements"] == compared["tokens"] * SITES * 128
     assert compared["tokens"] > 40
@@ -55,9 +57,30 @@ def test_shards_are_the_replicated_residual_bit_for_bit(demo: Finished) -> None:
 def test_replicas_agree_and_stay_near_the_reference(demo: Finished) -> None:
     residual = demo.cell("replicated")["residual"]
     assert residual["against"] == "reference"
-    assert residual["comparisons"][0]["replicas_equal"] is True
-    assert residual["comparisons"][0]["bitwise_equal"] is False
+    compared = _compared(residual, "probe", "reference")
+    assert compared["replicas_equal"] is True
+    assert compared["bitwise_equal"] is False
     assert 0 < residual["worst_score"] <= 3
+
+
+def _compared(residual: dict[str, Any], subject: str, against: str) -> dict[str, Any]:
+    found = [item for item in residual["comparisons"] if (item["subject"], item["against"]) == (subject, against)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_replicated_arm_is_the_same_when_it_is_run_twice(demo: Finished) -> None:
+    for name in ("replicated", "sp-full-graph", "sp-guard-removed"):
+        twice = _compared(demo.cell(name)["residual"], "replicated", "replicated")
+        assert (twice["bitwise_equal"], twice["missing"], twice["steps_left_out"]) == (True, [], 0)
+
+
+def test_invariants_hold_in_a_healthy_engine_and_are_looked_at(demo: Finished) -> None:
+    found = {item["name"]: item for item in demo.cell("sp-full-graph")["invariants"] if item["arm"] == "probe"}
+    assert [item["detail"] for item in found.values() if item["held"] is False] == []
+    looked_at = {name for name, item in found.items() if item["held"]}
+    # One stage, and a threshold of one token: nothing crosses, nothing is replicated.
+    assert looked_at == set(INVARIANTS) - {"replicas-equal", "below-threshold-replicated", "boundary"}
 
 
 def test_outputs_are_identical_to_both_controls(demo: Finished) -> None:
