@@ -30,7 +30,7 @@ from workers.selftest.catalogue import (
     healthy,
 )
 from workers.selftest.engines import Engine, engines, record, trials
-from workers.selftest.judge import Finding, Recording, judge, noise_of
+from workers.selftest.judge import Finding, Noise, Recording, judge, noise_of
 
 ENDED = "engine-ended"
 """What finds a fault with which the engine does not come through."""
@@ -138,11 +138,19 @@ class SelfTest:
         }
 
     def _alarm(self, run: Healthy) -> dict[str, Any] | None:
-        noise = None if run.noise is None else noise_of(self.engines[REPLICATED], self.folder)
-        finding = judge(self._recording(run.engine, run.name), self._recording(REPLICATED, run.plan), noise)
-        if not finding.by:
-            return None
-        return {"run": run.name, "by": sorted(finding.by), "details": list(finding.details)}
+        findings = [self._healthy(run, noise) for noise in self._floors(run)]
+        by = sorted({check for finding in findings for check in finding.by})
+        details = [detail for finding in findings for detail in finding.details]
+        return {"run": run.name, "by": by, "details": details} if by else None
+
+    def _healthy(self, run: Healthy, noise: Noise) -> Finding:
+        return judge(self._recording(run.engine, run.name), self._recording(REPLICATED, run.plan), noise)
+
+    def _floors(self, run: Healthy) -> list[Noise]:
+        """Bit equality, or where rounding was put in the measured noise floor, and the modelled one."""
+        if run.noise is None:
+            return [None]
+        return [noise_of(self.engines[REPLICATED], self.folder), ()]
 
 
 def _with_graphs(rank: dict[str, Any], spans: tuple[Span, ...]) -> dict[str, Any]:

@@ -71,8 +71,9 @@ class Entry:
     @property
     def name(self) -> str:
         place = "all" if self.fault.site is None else self.fault.site
+        rank = "all" if self.fault.rank is None else self.fault.rank
         loaded = "-loaded" if self.graphs == NO_GRAPHS else ""
-        return f"{self.fault.kind}-site-{place}-rank-{'all' if self.fault.rank is None else self.fault.rank}{loaded}"
+        return f"{self.fault.kind}-site-{place}-rank-{rank}-{self.plan}{loaded}"
 
 
 def catalogue(quick: bool) -> list[Entry]:
@@ -90,15 +91,26 @@ def catalogue(quick: bool) -> list[Entry]:
 # --- in the residual and in collectives ---------------------------------------------------------------------------
 
 
+IN_EVERY_STEP = ("one-ulp", "zero-buffer")
+"""Kinds that are also tried where steps below the threshold follow. There each rank holds all tokens, and copies that
+differ give a fault away; where parts are held, only a comparison can."""
+
+
 def _residual() -> Iterator[Entry]:
     for kind in RESIDUAL_FAULTS:
         for site in range(SITES):
-            if kind in WRONG_ON_OTHER_RANKS:
-                found_on = frozenset({WRONG_ON_OTHER_RANKS[kind]})
-                yield Entry(SP, Fault(kind=kind, site=site), RESIDUAL, site, found_on)
-                continue
-            for rank in range(RANKS):
-                yield Entry(SP, Fault(kind=kind, site=site, rank=rank), RESIDUAL, site, frozenset({rank}))
+            yield from _residual_at(kind, site, PREFILL_PLAN)
+            if kind in IN_EVERY_STEP:
+                yield from _residual_at(kind, site, FAULT_PLAN)
+
+
+def _residual_at(kind: str, site: int, plan: str) -> Iterator[Entry]:
+    if kind in WRONG_ON_OTHER_RANKS:
+        found_on = frozenset({WRONG_ON_OTHER_RANKS[kind]})
+        yield Entry(SP, Fault(kind=kind, site=site), RESIDUAL, site, found_on, plan)
+        return
+    for rank in range(RANKS):
+        yield Entry(SP, Fault(kind=kind, site=site, rank=rank), RESIDUAL, site, frozenset({rank}), plan)
 
 
 def _reductions() -> Iterator[Entry]:

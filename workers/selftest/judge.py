@@ -56,17 +56,18 @@ class Recording:
         return sorted(ranks, key=lambda rank: int(rank["rank"]))
 
 
+Noise = tuple[Recording, ...] | None
+"""Recordings of the control with rounding errors, by which the noise floor is measured. Of none it is modelled.
+``None``: bit equality is owed, as it is on two ranks."""
+
+
 @lru_cache(maxsize=4)
 def _load(folder: Path, stages: int) -> TapSet:
     return load(folder, RANKS, stages)
 
 
-def judge(subject: Recording, control: Recording, noise: tuple[Recording, ...] | None = None) -> Finding:
-    """Hold ``subject`` against ``control``, then both to the invariants.
-
-    ``noise``: recordings of the control with rounding errors. Where they are given a residual may differ by what they
-    do; else bit equality is owed, as it is on two ranks.
-    """
+def judge(subject: Recording, control: Recording, noise: Noise = None) -> Finding:
+    """Hold ``subject`` against ``control`` to what ``noise`` allows, then both to the invariants."""
     try:
         question = _laid_out(subject, _question(subject.engine, noise is None))
         if noise is not None:
