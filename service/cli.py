@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from service import console as show
+from service import plot
 from service.app import create_app
 from service.bench import UnknownBench, run_bench
 from service.dashboard import render_static
@@ -193,18 +194,27 @@ def selftest(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: residual.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: residual, fallback.")],
     quick: Annotated[bool, typer.Option("--quick", help="Only what takes no engine.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="fallback: up to 14 layers unpatched, some minutes.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure Shardproof itself, in the engine environment. Takes some minutes."""
+    """Measure Shardproof itself, in the engine environment. Takes some minutes.
+
+    What grows is plotted too; with --json the picture is written beside it, as SVG.
+    """
     try:
-        result = run_bench(name, Settings(), quick)
+        result = run_bench(name, Settings(), quick, deep)
     except UnknownBench as error:
         raise Refused(str(error)) from error
     show.print_bench(result, console)
+    plotted = plot.growth(result["rows"])
+    if plotted is not None:
+        console.print(plotted)
     if json_file is not None:
         json_file.write_text(json.dumps(result, indent=1))
+        if plotted is not None:
+            json_file.with_suffix(".svg").write_text(plot.svg(plotted, f"shardproof bench {name}"))
 
 
 YAML = {"content-type": "application/yaml"}

@@ -193,7 +193,7 @@ def test_the_process_writes_its_answer(tmp_path: Path, monkeypatch: pytest.Monke
         asked.append((models, quick))
         return Measured(0.5, "things", 0.3, 1, [{"hidden": 16}])
 
-    monkeypatch.setattr(__main__, "measure", measure)
+    monkeypatch.setattr(__main__.residual, "measure", measure)
     monkeypatch.setattr(__main__, "environment", lambda: environment)
     monkeypatch.setattr(sys, "argv", ["bench", "residual", "--models", "/models", "--reply", str(reply), "--quick"])
     __main__.main()
@@ -222,7 +222,7 @@ def test_it_is_asked_of_the_engine_environment(tmp_path: Path, monkeypatch: pyte
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     answer = dict(ANSWER)
-    monkeypatch.setattr(questions, "bench", lambda settings, name, quick: json.dumps(answer))
+    monkeypatch.setattr(questions, "bench", lambda settings, name, quick, deep: json.dumps(answer))
     return answer
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-NAMES = ("residual",)
+NAMES = ("residual", "fallback")
 """What ``python -m workers.bench`` can measure."""
+
+DEEP = ("fallback",)
+"""Those with figures that take minutes each and are measured when asked for."""
 
 
 @dataclass(frozen=True)

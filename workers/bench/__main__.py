@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-from workers.bench import NAMES
-from workers.bench.residual import measure
+from workers.bench import NAMES, Measured, fallback, residual
 from workers.probes.describe import environment
+
+MEASURES: dict[str, Callable[[argparse.Namespace], Measured]] = {
+    "residual": lambda asked: residual.measure(asked.models, asked.quick),
+    "fallback": lambda asked: fallback.measure(asked.quick, asked.deep),
+}
 
 
 def main() -> None:
@@ -17,8 +22,9 @@ def main() -> None:
     parser.add_argument("--reply", type=Path, required=True, help="file for the answer, JSON")
     parser.add_argument("--models", type=Path, required=True, help="folder of tiny models")
     parser.add_argument("--quick", action="store_true", help="only what takes no engine")
+    parser.add_argument("--deep", action="store_true", help="also what takes minutes for one figure")
     arguments = parser.parse_args()
-    measured = measure(arguments.models, arguments.quick)
+    measured = MEASURES[arguments.name](arguments)
     answer = {
         "name": arguments.name,
         "figure": measured.figure,

@@ -49,10 +49,10 @@ class ProbeExtension:
         switch(self, asked)
 
     def shardproof_counters(self) -> dict[str, Any]:
-        """vLLM's counters, PyTorch's compile timers, the graph census, the guards and the peak memory of this rank."""
+        """vLLM's counters, PyTorch's compile timers, fallbacks, graph census, guards and peak memory of this rank."""
         from vllm.compilation.counter import compilation_counter
 
-        from workers.probes import norms
+        from workers.probes import fallback, norms
         from workers.probes.guards import check_guards
         from workers.probes.passes import census
 
@@ -60,6 +60,7 @@ class ProbeExtension:
             "rank": self.rank,
             "counters": dict(vars(compilation_counter)),
             "compile_seconds": internals.compile_seconds(),
+            "fallback": fallback.PROBE.told(self.rank).model_dump(),
             "census": census(),
             "norms": norms.hashes(self.get_model()),  # type: ignore[attr-defined]
             "guards": [guard.model_dump() for guard in check_guards()],

@@ -39,6 +39,13 @@ def resolve(path: str, purpose: str) -> Any:
 LOWERING = "torch._inductor.lowering"
 GRAPH = "torch._inductor.graph"
 ALLOW_LIST = "FALLBACK_ALLOW_LIST"
+MAKE_FALLBACK = "make_fallback"
+CALL_FUNCTION = f"{GRAPH}:GraphLowering.call_function"
+"""What lowers a call of an operation, and with ``make_fallback`` registers a fallback for one without a lowering."""
+
+OPERATOR_ISSUES = (f"{GRAPH}:MissingOperatorWithDecomp", f"{GRAPH}:MissingOperatorWithoutDecomp")
+OPERATOR_STR = "operator_str"
+"""What describes an operation and its inputs in the log line of the slow path; each of the two classes has it."""
 
 
 def allow_fallback(name: str) -> None:

@@ -9,15 +9,22 @@ from workers import environment
 
 
 def register() -> None:
-    """Bring the patches into the state this arm asks for. Without our variable the process is not ours."""
+    """Bring the patches into the state this arm asks for, and count what falls back from then on.
+
+    Without our variable the process is not ours.
+    """
     asked = os.environ.get(environment.PATCHES)
     if asked:
         from workers.patches import establish
+        from workers.probes.fallback import PROBE
         from workers.processes import die_with_parent
         from workers.protocol import Patch, PatchMode
+        from workers.watchdog import signals
 
         die_with_parent()
+        signals.register()
         establish({Patch(name): PatchMode(mode) for name, mode in json.loads(asked).items()})
+        PROBE.install()
         _hook_passes()
 
 
