@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from workers import cache_root
 from workers.arms import Arm
 from workers.evidence import Result, assemble, compile_times
-from workers.protocol import ArmReport, ArmSpec, CompileTimes, Event, Outcome, Role, RunSpec
+from workers.protocol import ArmReport, ArmSpec, Event, Failure, Outcome, Role, RunSpec
+from workers.starts import TIMED, Starts
 
 PHASE_EVENTS = ("phase-begin",)
 
@@ -28,32 +30,36 @@ class RunActor:
         self._python = python
         self._reports: list[ArmReport] = []
         self._results: dict[Role, Result] = {}
-        self._times: dict[Role, CompileTimes] = {}
+        self._starts = Starts(self._spec.policy)
 
     def run(self) -> Iterator[dict[str, Any]]:
         """The events of the run as plain dictionaries, the evidence last. A Ray streaming generator."""
-        for arm in self._spec.arms:
-            if self._pointless(arm):
-                continue
-            for event in self._run_arm(arm):
-                yield event.model_dump(mode="json")
+        for number, arm in enumerate(self._spec.arms, start=1):
+            if not self._pointless(arm):
+                for event in self._run_arm(arm):
+                    yield event.model_dump(mode="json")
+            self._forget_cache(arm, self._spec.arms[number:])
         evidence = assemble(
             self._spec,
             self._reports,
             self._results,
-            self._times,
+            self._starts.evidence(),
             _shared(self._spec),
         )
-        self._forget_caches()
         yield Event(kind="evidence", at=time.time(), data=evidence.model_dump(mode="json")).model_dump(mode="json")
 
     def _pointless(self, arm: ArmSpec) -> bool:
-        """Nothing can be loaded from a cold start that did not come through."""
-        cold = [report for report in self._reports if report.role is Role.COLD]
-        return arm.role is Role.WARM and any(report.outcome is not Outcome.OK for report in cold)
+        """A start is not repeated that did not come through, and nothing is loaded from a cold one that did not."""
+        failed = [report for report in self._reports if report.outcome is not Outcome.OK]
+        unfilled = arm.role is Role.WARM and any(report.role is Role.COLD and report.repeat == 1 for report in failed)
+        return unfilled or any(report.role is arm.role for report in failed)
 
     def _run_arm(self, spec: ArmSpec) -> Iterator[Event]:
         yield Event(kind="arm-started", at=time.time(), arm=spec.role)
+        trouble = cache_root.trouble(spec.cache_root)
+        if trouble is not None:
+            yield self._finished(_not_started(spec, trouble))
+            return
         shape = self._spec.shape
         ranks = 1 if spec.role is Role.REFERENCE else shape.tensor_parallel_size * shape.pipeline_parallel_size
         with Arm(spec, ranks, self._python) as arm:
@@ -62,19 +68,45 @@ class RunActor:
                     yield Event(
                         kind="phase", at=time.time(), arm=spec.role, rank=raw.get("rank"), data={"name": raw["name"]}
                     )
-        report = arm.report()
-        self._reports.append(report)
+        report = _with_trouble(arm.report(), spec.cache_root)
         result = arm.result()
         if report.outcome is Outcome.OK and result is not None:
-            self._results[spec.role] = result
-            if spec.role in (Role.COLD, Role.WARM):
-                self._times[spec.role] = compile_times(report, result, arm.events, arm.begin, arm.end)
-        yield Event(kind="arm-finished", at=time.time(), arm=spec.role, data=report.model_dump(mode="json"))
+            self._results.setdefault(spec.role, result)
+            if spec.role in TIMED:
+                times = compile_times(report, result, arm.events, arm.begin, arm.end)
+                self._starts.add(spec, times, result)
+        yield self._finished(report)
 
-    def _forget_caches(self) -> None:
-        """Compile caches have served once the last arm has run, and are most of what a run leaves on disk."""
-        for arm in self._spec.arms:
+    def _finished(self, report: ArmReport) -> Event:
+        self._reports.append(report)
+        return Event(kind="arm-finished", at=time.time(), arm=report.role, data=report.model_dump(mode="json"))
+
+    def _forget_cache(self, arm: ArmSpec, later: Sequence[ArmSpec]) -> None:
+        """A compile cache has served once its last arm has run, and is most of what a run leaves on disk."""
+        if all(other.cache_root != arm.cache_root for other in later):
             shutil.rmtree(arm.cache_root, ignore_errors=True)
+
+
+def _not_started(spec: ArmSpec, trouble: str) -> ArmReport:
+    """An engine that could not keep what it compiles would fail anywhere, or be cold for ever."""
+    return ArmReport(
+        role=spec.role,
+        key=spec.key,
+        outcome=Outcome.CRASHED,
+        wall_s=0.0,
+        folder=spec.folder,
+        failure=Failure(phase="launch", rank=None, message=trouble, log_tail=[]),
+        repeat=spec.repeat,
+    )
+
+
+def _with_trouble(report: ArmReport, root: str) -> ArmReport:
+    """A full disk says so itself; what the engine made of it may be anything."""
+    trouble = cache_root.trouble(root) if report.failure is not None else None
+    if report.failure is None or trouble is None:
+        return report
+    failure = report.failure.model_copy(update={"message": f"{report.failure.message}; {trouble}"})
+    return report.model_copy(update={"failure": failure})
 
 
 def _shared(spec: RunSpec) -> dict[Role, Result]:

@@ -21,6 +21,19 @@ FAULTS = "SHARDPROOF_FAULTS"
 NOT_INHERITED = ("RAY_", "VLLM_", "TORCH", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
 """Prefixes of variables that change what an engine compiles or where it caches."""
 
+CACHES_OF_THE_GRAPH = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+"""Variable → folder in an arm's cache root. Without them PyTorch writes to the temporary folder, Triton to ``~``."""
+
+CACHES_OF_KERNELS = {
+    "TORCH_EXTENSIONS_DIR": "torch",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "DG_JIT_CACHE_DIR": "deep_gemm",
+    "TILELANG_CACHE_DIR": "tilelang",
+    "TVM_FFI_CACHE_DIR": "tvm_ffi",
+    "CUDA_CACHE_PATH": "cuda",
+}
+"""The same for what compiles single kernels as they are met. Without them all write below ``~``."""
+
 CALLER = frozenset({"CI"})
 """Variables that tell who asks. PyTorch makes an error of a warning where ``CI`` is set, so one cell would have two
 verdicts. A cell that wants the error asks for it: ``env.TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING``."""
@@ -43,8 +56,7 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
     return (
         for_question(spec.cache_root)
         | {
-            "TORCHINDUCTOR_CACHE_DIR": os.path.join(spec.cache_root, "inductor"),
-            "TRITON_CACHE_DIR": os.path.join(spec.cache_root, "triton"),
+            **_compile_caches(spec),
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_CPU_OMP_THREADS_BIND": _cores(ranks),
             EVENTS: events,
@@ -56,6 +68,24 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
         }
         | spec.env
     )
+
+
+def _compile_caches(spec: ArmSpec) -> dict[str, str]:
+    """A place of the arm's own for everything that is compiled, whatever would else lie in the home folder.
+
+    ``XDG_CACHE_HOME`` is left alone: downloaded models lie there too. Kernels that no configuration changes are
+    compiled once for all arms that are not timed.
+    """
+    kernels = spec.toolchain or spec.cache_root
+    own = {name: os.path.join(spec.cache_root, folder) for name, folder in CACHES_OF_THE_GRAPH.items()}
+    own |= {name: os.path.join(kernels, "kernels", folder) for name, folder in CACHES_OF_KERNELS.items()}
+    return own | {"FLASHINFER_CUBIN_DIR": _downloaded_kernels()}
+
+
+def _downloaded_kernels() -> str:
+    """Where FlashInfer keeps what it downloads. It is not compiled here, and may not be there to be had again."""
+    base = os.environ.get("FLASHINFER_WORKSPACE_BASE") or os.path.expanduser("~")
+    return os.environ.get("FLASHINFER_CUBIN_DIR") or os.path.join(base, ".cache", "flashinfer", "cubins")
 
 
 def _cores(ranks: int) -> str:

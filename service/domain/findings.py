@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from service.domain.case import Case, Reason
 from service.domain.residual_findings import ran_twice, shortfall_by_rank
+from service.domain.start_findings import answers, name_of, not_warm, timed_starts
 from service.domain.verdict import Verdict
 from workers.protocol import (
     ArmReport,
@@ -19,12 +20,17 @@ from workers.protocol import (
     PatchState,
     Policy,
     RankArtifacts,
+    RankTimes,
     Role,
     Shape,
+    TimedStart,
 )
 
 COMPILER_PHASES = ("dynamo", "aot_autograd", "inductor_lowering", "inductor_codegen", "inductor_compile")
 """Phases of a rank's time line in which something is compiled, see ``workers.probes.timeline``."""
+
+GENERATING_PHASES = ("inductor_lowering", "inductor_codegen")
+"""Phases that a start which only loads has none of."""
 
 FULL_PRECISION = "float32"
 
@@ -62,12 +68,17 @@ def shared_arm(arm: ArmReport, own: bool) -> Reason:
 
 
 def how_it_ended(arm: ArmReport) -> str:
-    """Which arm, rank and phase; what it said; the last line of its own log."""
+    """Which arm, rank and phase, and for how long; what it said; the likely cause; the last line of its own log."""
+    name = f"{arm.role} arm" if arm.repeat == 1 else f"{arm.role} arm {arm.repeat}"
     if arm.failure is None:
-        return f"{arm.role} arm: {arm.outcome}"
+        return f"{name}: {arm.outcome}"
     where = "main process" if arm.failure.rank is None else f"rank {arm.failure.rank}"
+    since = "" if arm.failure.since_s is None else f" for {arm.failure.since_s:.0f} s"
+    cause = f" Likely cause: {arm.failure.cause}." if arm.failure.cause else ""
+    stacks = f" Stacks: {arm.failure.stacks}." if arm.failure.stacks else ""
     last = f" Last line of its log: {arm.failure.log_tail[-1]}" if arm.failure.log_tail else ""
-    return f"{arm.role} arm, {where}, phase {arm.failure.phase or 'unknown'}: {arm.failure.message}.{last}"
+    phase = f"phase {arm.failure.phase or 'unknown'}{since}"
+    return f"{name}, {where}, {phase}: {arm.failure.message}.{cause}{stacks}{last}"
 
 
 def outputs(case: Case) -> Iterator[Reason]:
@@ -146,26 +157,40 @@ def compile_times(case: Case) -> Iterator[Reason]:
     if not case.shape.compiled:
         yield Reason(None, "this configuration does not compile: nothing to time")
         return
-    for role, times in ((Role.COLD, case.evidence.compile.cold), (Role.WARM, case.evidence.compile.warm)):
-        if times is None:
-            if not case.broken:
-                yield Reason(Verdict.INVALID_MEASUREMENT, f"no {role} start was timed")
-            continue
-        for problem in [*_counters(role, times, case), *_clock(times)]:
-            yield Reason(Verdict.INVALID_MEASUREMENT, f"{role} start: {problem}")
+    starts = timed_starts(case.evidence.compile)
+    for role in (Role.COLD, Role.WARM):
+        if not case.broken and not any(start.role is role for start in starts):
+            yield Reason(Verdict.INVALID_MEASUREMENT, f"no {role} start was timed")
+    for start in starts:
+        for problem in [*_ranks_of(start.times, case), *_proof(start, starts), *_clock(start.times)]:
+            yield Reason(Verdict.INVALID_MEASUREMENT, f"{name_of(start, starts)}: {problem}")
+        yield from answers(start, starts)
 
 
-def _counters(role: Role, times: CompileTimes, case: Case) -> Iterator[str]:
+def _proof(start: TimedStart, starts: Sequence[TimedStart]) -> Iterator[str]:
+    """The counters of every rank, which prove a start cold or warm."""
+    if start.role is Role.WARM:
+        yield from not_warm(start, starts)
+    else:
+        for rank in start.times.artifacts.ranks:
+            if not _is_cold(rank):
+                yield (
+                    f"rank {rank.rank} is not cold: {rank.saved} artifacts saved, {rank.loaded} loaded, "
+                    f"{rank.compiled} compiled"
+                )
+    if start.cache_problem is not None:
+        yield f"what was compiled may not have been kept: {start.cache_problem}"
+
+
+def _ranks_of(times: CompileTimes, case: Case) -> Iterator[str]:
     ranks = _ranks(case)
     proven = {rank.rank for rank in times.artifacts.ranks}
     if proven != set(range(ranks)) or {rank.rank for rank in times.ranks} != proven:
         yield f"ranks {sorted(proven)} reported where {ranks} ran"
-    for rank in times.artifacts.ranks:
-        if not (_is_cold(rank) if role is Role.COLD else _is_warm(rank)):
-            yield (
-                f"rank {rank.rank} is not {role}: {rank.saved} artifacts saved, {rank.loaded} loaded, "
-                f"{rank.compiled} compiled"
-            )
+    for word in ("saved", "loaded"):
+        whole, parts = getattr(times.artifacts, word), sum(getattr(rank, word) for rank in times.artifacts.ranks)
+        if whole != parts:
+            yield f"{whole} artifacts {word} in all, and {parts} by the ranks"
 
 
 def _ranks(case: Case) -> int:
@@ -176,22 +201,36 @@ def _is_cold(rank: RankArtifacts) -> bool:
     return rank.saved > 0 and rank.loaded == 0 and rank.compiled > 0
 
 
-def _is_warm(rank: RankArtifacts) -> bool:
-    return rank.saved == 0 and rank.loaded > 0 and rank.compiled == 0
-
-
 def _clock(times: CompileTimes) -> Iterator[str]:
     if not times.total_s > 0:
         yield f"{times.total_s:g} s of outer wall time"
-    compiled = {rank.rank for rank in times.artifacts.ranks if rank.compiled > 0}
+    counted = {rank.rank: rank for rank in times.artifacts.ranks}
     for rank in times.ranks:
-        if rank.rank in compiled and not any(phase.s > 0 for phase in rank.phases if phase.name in COMPILER_PHASES):
-            yield f"rank {rank.rank}: 0 s of compilation with artifacts compiled"
+        if rank.rank in counted:
+            yield from _counters_and_clock(rank, counted[rank.rank])
+        for phase in rank.phases:
+            if phase.s < 0:
+                yield f"rank {rank.rank}: the phase {phase.name} took {phase.s:.2f} s"
         explained = sum(phase.s for phase in rank.phases) + rank.unaccounted_s
         if abs(explained - times.total_s) > CLOCK_TOLERANCE * times.total_s:
             yield f"rank {rank.rank}: phases and rest make {explained:.2f} s of {times.total_s:.2f} s outer wall time"
         if rank.unaccounted_s < -CLOCK_TOLERANCE * times.total_s:
             yield f"rank {rank.rank}: phases overlap by {-rank.unaccounted_s:.2f} s"
+
+
+def _counters_and_clock(rank: RankTimes, counted: RankArtifacts) -> Iterator[str]:
+    """What the counters say was done has to have taken time, and what took time has to have been done."""
+    if counted.compiled > 0 and not _spent(rank, COMPILER_PHASES) > 0:
+        yield f"rank {rank.rank}: 0 s of compilation with artifacts compiled"
+    if counted.loaded > 0 and not _spent(rank, (*COMPILER_PHASES, "profile")) > 0:
+        yield f"rank {rank.rank}: 0 s of loading with artifacts loaded"
+    generating = _spent(rank, GENERATING_PHASES)
+    if counted.compiled == 0 and generating > 0:
+        yield f"rank {rank.rank}: {generating:.2f} s of code generation with 0 artifacts compiled"
+
+
+def _spent(rank: RankTimes, names: Sequence[str]) -> float:
+    return sum(phase.s for phase in rank.phases if phase.name in names)
 
 
 def exercised(case: Case) -> Iterator[Reason]:

@@ -8,7 +8,8 @@ The format::
     include: []                             # GitHub Actions' rules, after exclude; also name, expect, checks
     exclude: []
     checks: [audit, compile, residual, outputs]
-    timeouts: {cold: 1800, warm: 600, probe: 1800, eval: 7200}
+    timeouts: {cold: 1800, warm: 600, probe: 1800, eval: 7200, phase: null, silence: null}
+    repeat: {cold: 1, warm: 1}
 
 Only ``name`` is required. ``null`` leaves the default everywhere.
 """
@@ -27,6 +28,7 @@ from service.domain.document import Document
 from service.domain.errors import Problems
 from service.domain.fingerprint import digest
 from service.domain.place import Path
+from service.domain.repeat import ONCE, Repeat
 from service.domain.requested import ENTRY_WORDS
 from service.domain.sections import Sections
 from service.domain.setting import Entry, Setting, values
@@ -46,6 +48,7 @@ class Matrix:
     cells: tuple[Cell, ...]
     timeouts: Timeouts
     source: Any
+    repeat: Repeat = ONCE
 
 
 def expand(document: Document, catalogue: Catalogue, *, max_cells: int = MAX_CELLS) -> Matrix:
@@ -67,7 +70,7 @@ def expand(document: Document, catalogue: Catalogue, *, max_cells: int = MAX_CEL
     cells = _cells(found, written, problems)
     evaluation.check_cells(cells, problems)
     problems.raise_if_any()
-    return Matrix(written.name, cells, written.timeouts, document.tree)
+    return Matrix(written.name, cells, written.timeouts, document.tree, written.repeat)
 
 
 def _combine(written: Sections, max_cells: int, problems: Problems) -> list[Combination]:

@@ -22,7 +22,9 @@ ENTRY_WORDS = ("name", "expect", "checks")
 """What an include entry may hold besides settings."""
 
 _MISPLACED = {
-    **dict.fromkeys(("include", "exclude", "matrix", "timeouts"), "stands at the top of the file, beside matrix"),
+    **dict.fromkeys(
+        ("include", "exclude", "matrix", "timeouts", "repeat"), "stands at the top of the file, beside matrix"
+    ),
     "name": "stands at the top of the file, or in an entry of include",
     "checks": "stands at the top of the file, or in an entry of include",
     "expect": "stands in an entry of include",

@@ -13,6 +13,7 @@ from service.domain.document import Document
 from service.domain.errors import Problems
 from service.domain.nearest import nearest
 from service.domain.place import Path
+from service.domain.repeat import MOST, Repeat
 from service.domain.requested import ENTRY_WORDS, Reader
 from service.domain.setting import Entry, Setting
 from service.domain.timeouts import Timeouts
@@ -20,11 +21,12 @@ from service.domain.verdict import Verdict
 from service.domain.wording import found, listing, show
 from workers.protocol import Catalogue, Check
 
-_TOP = ("name", "engine", "matrix", "include", "exclude", "checks", "timeouts")
+_TOP = ("name", "engine", "matrix", "include", "exclude", "checks", "timeouts", "repeat")
 _LONGEST_NAME = 100
 _MOST_ENTRIES = 1000
 _DEEPEST = 10
-_TIMEOUTS = ("cold", "warm", "probe", "eval")
+_TIMEOUTS = ("cold", "warm", "probe", "eval", "phase", "silence")
+_REPEATED = ("cold", "warm")
 
 DEFAULT_CHECKS = tuple(check for check in Check if check is not Check.EVAL)
 """What a cell checks where nothing is written."""
@@ -46,6 +48,7 @@ class Sections:
     exclude: Sequence[Entry]
     checks: tuple[Check, ...]
     timeouts: Timeouts
+    repeat: Repeat
 
 
 def read(document: Document, catalogue: Catalogue, problems: Problems, max_cells: int) -> Sections:
@@ -71,6 +74,7 @@ class _SectionReader:
             exclude=self._exclude(axes),
             checks=self._checks(self._tree.get("checks"), ("checks",)),
             timeouts=self._timeouts(),
+            repeat=self._repeat(),
         )
         self._reader.check_amount()
         return sections
@@ -229,9 +233,22 @@ class _SectionReader:
         seconds = {role: written[role] for role in _TIMEOUTS if written.get(role) is not None}
         for role, value in seconds.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                hint = "Write how many seconds the arm may take"
+                hint = "Write how many seconds it may take"
                 self._wrong_type("a timeout is a positive number", value, ("timeouts", role), hint)
         return Timeouts(**{role: float(value) for role, value in seconds.items() if isinstance(value, int | float)})
+
+    def _repeat(self) -> Repeat:
+        written = self._mapping(("repeat",))
+        self._check_keys(written, _REPEATED, ("repeat",))
+        wanted = {role: written[role] for role in _REPEATED if written.get(role) is not None}
+        hint = f"Write how often the start is made, 1 to {MOST}"
+        for role, value in wanted.items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                self._wrong_type("a number of starts is an integer", value, ("repeat", role), hint)
+            elif not 1 <= value <= MOST:
+                message = f"wrong value: {value:,} starts; 1 to {MOST} are allowed"
+                self._problems.add("wrong-value", message, ("repeat", role), hint)
+        return Repeat(**{role: value for role, value in wanted.items() if isinstance(value, int)})
 
 
 def _beginnings(key: str) -> list[str]:

@@ -1,0 +1,210 @@
+"""The timed starts of a run as its actor makes them: engines played by a script, caches by real folders."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.actor import RunActor
+from workers.protocol import (
+    ArmSpec,
+    Artifacts,
+    BatchPlan,
+    Check,
+    CompileTimes,
+    Evidence,
+    Outcome,
+    OutputClass,
+    Patch,
+    PatchMode,
+    Role,
+    RunSpec,
+    Shape,
+)
+from workers.starts import median
+
+pytestmark = pytest.mark.timeout(120)
+
+SHAPE = Shape(
+    tensor_parallel_size=2,
+    pipeline_parallel_size=1,
+    layers=2,
+    hidden_size=64,
+    dtype="float32",
+    sequence_parallelism=True,
+    full_graph=True,
+    compiled=True,
+)
+
+ENGINE = """
+import json, os, sys, time
+
+spec = json.load(open(sys.argv[sys.argv.index("--request") + 1]))
+pipe = os.open(os.environ["SHARDPROOF_EVENTS"], os.O_WRONLY)
+
+def emit(kind, rank=None, **data):
+    os.write(pipe, (json.dumps({"kind": kind, "t": time.monotonic(), "pid": os.getpid(), "rank": rank, **data}) + "\\n")
+             .encode())
+
+if spec["env"].get("DIE"):
+    os._exit(1)
+for rank in (0, 1):
+    emit("rank", rank, started=time.monotonic())
+root = os.environ["VLLM_CACHE_ROOT"] + "/torch_compile_cache"
+key = spec["env"].get("KEY", "a")
+ranks = []
+for rank in (0, 1):
+    folder = f"{root}/{key}/rank_{rank}_0/backbone"
+    found = os.path.exists(folder)
+    os.makedirs(folder, exist_ok=True)
+    if not found:
+        json.dump({"env": {"KEY": key, "SAME": 1}}, open(folder + "/cache_key_factors.json", "w"))
+    counters = {"num_compiled_artifacts_saved": int(not found), "num_compiled_artifacts_loaded": int(found),
+                "num_inductor_compiles": int(not found)}
+    ranks.append({"rank": rank, "counters": counters, "compile_seconds": {}, "peak_rss_bytes": 5, "census": [],
+                  "guards": []})
+answer = {"prompt": [1], "tokens": [int(spec["env"].get("TOKEN", 7))], "logprobs": [-0.5], "top": [{}]}
+result = {"ranks": ranks, "outputs": [answer], "patches": {}, "environment": {
+    "vllm": "0", "torch": "0", "ray": "0", "python": "3", "device": "cpu", "devices": 0, "cores": 2}}
+json.dump(result, open(spec["folder"] + "/result.json", "w"))
+"""
+
+
+def play(root: Path, *arms: tuple[Role, int, str, dict[str, str]]) -> Evidence:
+    """Run arms of (role, repeat, cache root, environment) and give what they left."""
+    python = root / "python"
+    # The script's own imports are all of the standard library.
+    python.write_text(f"#!{sys.executable} -S\n{ENGINE}\n")
+    python.chmod(0o755)
+    specs = [
+        ArmSpec(
+            role=role,
+            key="k",
+            engine={},
+            patches={Patch.FULL_GRAPH_SP: PatchMode.ON},
+            env=env,
+            batch=BatchPlan(),
+            taps=False,
+            folder=str(root / f"{role}-{repeat}"),
+            cache_root=str(root / cache),
+            models_dir=str(root / "models"),
+            timeout_s=60.0,
+            repeat=repeat,
+        )
+        for role, repeat, cache, env in arms
+    ]
+    spec = RunSpec(run_id="run", cell="c", checks=[Check.COMPILE], arms=specs, shape=SHAPE)
+    *_, last = RunActor(spec.model_dump_json(), str(python)).run()
+    assert last["kind"] == "evidence"
+    return Evidence.model_validate_json(json.dumps(last["data"]))
+
+
+def cold(repeat: int = 1, cache: str = "", **env: str) -> tuple[Role, int, str, dict[str, str]]:
+    return Role.COLD, repeat, cache or f"cache-{repeat}", env
+
+
+def warm(repeat: int = 1, **env: str) -> tuple[Role, int, str, dict[str, str]]:
+    return Role.WARM, repeat, "cache-1", env
+
+
+def counted(found: Evidence) -> list[tuple[Role, int, list[tuple[int, int]]]]:
+    return [
+        (start.role, start.repeat, [(rank.saved, rank.loaded) for rank in start.times.artifacts.ranks])
+        for start in found.compile.starts
+    ]
+
+
+def test_every_cold_start_is_cold_and_every_warm_one_warm(tmp_path: Path) -> None:
+    found = play(tmp_path, cold(1), cold(2), warm(1), warm(2))
+    saved, loaded = [(1, 0)] * 2, [(0, 1)] * 2
+    assert counted(found) == [
+        (Role.COLD, 1, saved), (Role.COLD, 2, saved), (Role.WARM, 1, loaded), (Role.WARM, 2, loaded),
+    ]  # fmt: skip
+    assert [start.cache_keys for start in found.compile.starts] == [[]] * 4
+    assert [start.cache_problem for start in found.compile.starts] == [None] * 4
+    for shown, role in ((found.compile.cold, Role.COLD), (found.compile.warm, Role.WARM)):
+        assert shown is not None
+        walls = [arm.wall_s for arm in found.arms if arm.role is role]
+        assert (shown.repeats, shown.min_s, shown.max_s) == (walls, min(walls), max(walls))
+        assert shown.total_s == min(walls)
+        assert shown.median_s == pytest.approx(sum(walls) / 2)
+    assert [(arm.role, arm.repeat) for arm in found.arms] == [
+        (Role.COLD, 1), (Role.COLD, 2), (Role.WARM, 1), (Role.WARM, 2),
+    ]  # fmt: skip
+
+
+def test_no_cache_is_left(tmp_path: Path) -> None:
+    play(tmp_path, cold(1), cold(2), warm(1), warm(2))
+    assert [path.name for path in tmp_path.glob("cache-*")] == []
+
+
+def test_answers_of_warm_starts_are_held_against_the_cold_one(tmp_path: Path) -> None:
+    found = play(tmp_path, cold(1), cold(2, TOKEN="9"), warm(1), warm(2, TOKEN="8"))
+    compared = [start.outputs for start in found.compile.starts]
+    assert compared[:2] == [None, None]
+    classes = [None if item is None else (item.subject, item.against, item.klass) for item in compared[2:]]
+    assert classes == [(Role.WARM, Role.COLD, OutputClass.IDENTICAL), (Role.WARM, Role.COLD, OutputClass.FLIP)]
+
+
+def test_a_warm_start_under_another_key_is_told_why_it_found_nothing(tmp_path: Path) -> None:
+    found = play(tmp_path, cold(1), warm(1), warm(2, KEY="b"))
+    _, good, bad = found.compile.starts
+    assert good.cache_keys == []
+    named = [[(factor.name, factor.cold, factor.warm) for factor in key.changed] for key in bad.cache_keys]
+    assert named == [[("env.KEY", '"a"', '"b"')]] * 2
+    assert [key.rank for key in bad.cache_keys] == [0, 1]
+
+
+def test_a_start_that_dies_is_not_repeated_and_leaves_the_others(tmp_path: Path) -> None:
+    found = play(tmp_path, cold(1), cold(2, DIE="1"), cold(3), warm(1))
+    assert [(arm.role, arm.repeat, arm.outcome) for arm in found.arms] == [
+        (Role.COLD, 1, Outcome.OK), (Role.COLD, 2, Outcome.CRASHED), (Role.WARM, 1, Outcome.OK),
+    ]  # fmt: skip
+    assert found.compile.cold is not None
+    assert len(found.compile.cold.repeats) == 1
+
+
+def test_nothing_is_loaded_from_a_first_cold_start_that_died(tmp_path: Path) -> None:
+    found = play(tmp_path, cold(1, DIE="1"), cold(2), warm(1))
+    assert [(arm.role, arm.repeat) for arm in found.arms] == [(Role.COLD, 1)]
+    assert (found.compile.cold, found.compile.warm, found.compile.starts) == (None, None, [])
+
+
+def test_a_cache_root_that_cannot_be_written_costs_its_own_arm(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = play(tmp_path, cold(1), cold(2, cache="file/cache"), warm(1), (Role.PROBE, 1, "probe-cache", {}))
+    lost = found.arms[1]
+    assert (lost.role, lost.repeat, lost.outcome) == (Role.COLD, 2, Outcome.CRASHED)
+    assert lost.failure is not None
+    assert lost.failure.message == f"the cache root {tmp_path}/file/cache cannot be written: Not a directory"
+    assert [arm.outcome for arm in found.arms] == [Outcome.OK, Outcome.CRASHED, Outcome.OK, Outcome.OK]
+    assert found.compile.warm is not None
+
+
+def times(total: float) -> CompileTimes:
+    return CompileTimes(total_s=total, ranks=[], artifacts=Artifacts(saved=0, loaded=0, ranks=[]))
+
+
+@pytest.mark.parametrize(
+    ("totals", "shown", "middle"),
+    [([3.0], 3.0, 3.0), ([9.0, 2.0, 5.0], 5.0, 5.0), ([4.0, 1.0, 2.0, 9.0], 2.0, 3.0), ([1.0, 1.0], 1.0, 1.0)],
+)
+def test_the_start_shown_is_one_that_was_measured(totals: list[float], shown: float, middle: float) -> None:
+    found = median([times(total) for total in totals])
+    assert found is not None
+    assert (found.total_s, found.median_s, found.repeats) == (shown, middle, totals)
+    assert (found.min_s, found.max_s) == (min(totals), max(totals))
+
+
+def test_no_start_has_no_median() -> None:
+    assert median([]) is None
+
+
+def test_old_evidence_is_still_read() -> None:
+    """It was stored when there was one start of each kind."""
+    plain: dict[str, Any] = {"total_s": 1.0, "ranks": [], "artifacts": {"saved": 0, "loaded": 0, "ranks": []}}
+    assert CompileTimes.model_validate(plain).repeats == []
