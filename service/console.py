@@ -15,8 +15,11 @@ from service.dispatch.plan import Plan
 from service.domain.verdict import Verdict
 from service.store import Store, repositories
 from service.store.records import CellRecord, LivePhase, SweepRecord, SweepState
+from service.waiting import Waiting
 
 POLL_S = 0.5
+WAITING_S = 30.0
+"""After so long without anything to tell, what is waited for is told."""
 
 _SIGNS = {True: ("✔", "green"), False: ("✘", "red"), None: ("·", "dim")}
 
@@ -86,6 +89,7 @@ def _doing(phase: LivePhase, now: float) -> str:
 
 def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
     cursor, concluded, ended = 0, set[str](), False
+    waiting, told = Waiting(), time.monotonic()
     while not ended:
         with store.reading() as session:
             sweep = repositories.get_sweep(session, sweep_id)
@@ -93,7 +97,8 @@ def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
             events = repositories.events_after(session, sweep_id, cursor, 1000)
         names = {cell.id: cell.name for cell in cells}
         for event in events:
-            cursor = event.id
+            cursor, told = event.id, time.monotonic()
+            waiting.see(event)
             who = "" if event.rank is None else f" rank {event.rank}"
             what = event.data.get("name") or event.data.get("outcome") or ""
             seconds = event.at - sweep.created_at.timestamp()
@@ -105,6 +110,11 @@ def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
                 _line(console, f"          {cell.name}  {cell.verdict}  ({len(concluded)} of {len(cells)} cells done)")
         ended = sweep.state is SweepState.ENDED and not events
         if not ended:
+            if time.monotonic() - told >= WAITING_S:
+                told, now = time.monotonic(), time.time()
+                going = {cell_id: name for cell_id, name in names.items() if cell_id not in concluded}
+                for line in waiting.lines(going, now):
+                    _line(console, f"{now - sweep.created_at.timestamp():6.1f} s  {line}")
             time.sleep(POLL_S)
 
 
@@ -180,7 +190,10 @@ def _with_error(score: dict[str, Any], of: str) -> str:
 
 def _seconds(cell: dict[str, Any], kind: str) -> str:
     times = (cell["compile"] or {}).get(kind)
-    return f"{times['total_s']:.1f}" if times else "–"
+    if not times:
+        return "–"
+    spread = f" ({times['min_s']:.1f}–{times['max_s']:.1f})" if len(times.get("repeats", [])) > 1 else ""
+    return f"{times['total_s']:.1f}{spread}"
 
 
 def _residual(residual: dict[str, Any] | None) -> str:

@@ -27,6 +27,7 @@ from workers.protocol import (
     PatchState,
     Residual,
     Role,
+    TimedStart,
 )
 
 SCHEMA = "shardproof.report/1"
@@ -116,6 +117,7 @@ def _evidence(evidence: Evidence | None) -> Json:
             "arms": [],
             "exercised": {"sequence_parallelism": None},
             "compile": {"cold": None, "warm": None},
+            "starts": [],
             "fallback": None,
             "residual": None,
             "outputs": None,
@@ -127,6 +129,7 @@ def _evidence(evidence: Evidence | None) -> Json:
         "arms": [_arm(arm) for arm in evidence.arms],
         "exercised": evidence.exercised.model_dump(mode="json"),
         "compile": {"cold": _times(evidence.compile.cold), "warm": _times(evidence.compile.warm)},
+        "starts": [_start(start) for start in evidence.compile.starts],
         "fallback": None if evidence.fallback is None else evidence.fallback.model_dump(mode="json"),
         "residual": _residual(evidence.residual),
         "outputs": _outputs(evidence.outputs),
@@ -137,11 +140,18 @@ def _evidence(evidence: Evidence | None) -> Json:
 
 
 def _arm(arm: ArmReport) -> Json:
-    return arm.model_dump(mode="json", include={"role", "outcome", "wall_s", "failure", "peak_rss_bytes"})
+    return arm.model_dump(mode="json", include={"role", "outcome", "wall_s", "failure", "peak_rss_bytes", "repeat"})
 
 
 def _times(times: CompileTimes | None) -> Json | None:
     return None if times is None else times.model_dump(mode="json")
+
+
+def _start(start: TimedStart) -> Json:
+    """One timed start with what proves it; the time line is that of the median start alone."""
+    plain = start.model_dump(mode="json", include={"role", "repeat", "cache_keys", "cache_problem"})
+    times = start.times.model_dump(mode="json", include={"total_s", "artifacts"})
+    return {**plain, **times, "outputs": None if start.outputs is None else _comparison(start.outputs)}
 
 
 def _residual(comparisons: Sequence[Residual]) -> Json | None:

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 
 from workers.arms import LOG_TAIL_LINES, Arm, RawEvent, tail
 from workers.protocol import ArmReport, ArmSpec, BatchPlan, Outcome, Patch, PatchMode, Role
+from workers.watchdog.causes import read
+from workers.watchdog.stacks import take
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -503,6 +506,108 @@ def test_an_engine_that_never_stops_talking_runs_out_of_time_too(stage: Stage) -
 def test_an_engine_that_closed_the_pipe_without_a_word_runs_out_of_time_too(tmp_path: Path) -> None:
     stage = Stage(tmp_path, timeout_s=1.0)
     assert run(stage.play("os.close(pipe)\npause()")).outcome is Outcome.TIMED_OUT
+
+
+# --- what it was at --------------------------------------------------------------------------------------------------
+
+BARRIER = f"""
+sys.path.append({sysconfig.get_path("purelib")!r})
+import torch.distributed as group
+
+def join(rank):
+    store = group.FileStore(folder + "/store", 2)
+    group.init_process_group("gloo", store=store, rank=rank, world_size=2)
+
+begin("start")
+start(0, lambda: join(0), lambda: begin("profile", 0), group.barrier)
+start(1, lambda: join(1), lambda: gate("next"), lambda: begin("profile", 1))
+pause()
+"""
+
+
+def test_a_rank_that_waits_in_a_collective_is_not_the_one_that_hangs(stage: Stage) -> None:
+    arm = stage.play(BARRIER, "next")
+    go = on(stage, {"next": ("profile", 0)})
+
+    def react(event: RawEvent) -> None:
+        go(event)
+        if (event.get("name"), event["rank"]) == ("profile", 1):
+            waiting = next(pid for pid, rank in arm._rank_of.items() if rank == 0)
+            while not any(read(stack).waits for stack in take(arm._process.pid) if stack.pid == waiting):
+                pass
+            out_of_time(arm)
+
+    report = run(arm, react)
+    assert told(report)[:3] == (Outcome.TIMED_OUT, 1, "profile")
+    assert report.failure is not None
+    assert (report.failure.cause or "").startswith("unknown, in pause (")
+    doing = {process.rank: process.doing for process in report.failure.processes if not process.main}
+    assert doing[0].startswith("waiting for other ranks in a collective, in ")
+    assert doing[1] == report.failure.cause
+
+
+def test_what_was_known_of_an_arm_that_hangs_is_kept(stage: Stage) -> None:
+    arm = stage.play(two_ranks("pause()"))
+    both = Both(stage, "", lambda pids: out_of_time(arm))
+    stage.open = lambda name: None  # type: ignore[method-assign]
+    report = run(arm, both)
+    failure = report.failure
+    assert failure is not None
+    assert failure.stacks == str(stage.folder / "stacks.txt")
+    assert {(process.rank, process.main, process.phase) for process in failure.processes} == {
+        (None, True, "start"),
+        (0, False, "load_model"),
+        (1, False, "load_model"),
+    }
+    assert all(process.s is not None and process.s >= 0 for process in failure.processes)
+    assert failure.since_s is not None
+    text = (stage.folder / "stacks.txt").read_text()
+    assert text.count(" (main), innermost first") == 3
+    assert text.count("    pause (") == 3
+    kept = [json.loads(line) for line in (stage.folder / "events.jsonl").read_text().splitlines()]
+    assert kept == arm.events[: len(kept)]
+    assert [event["kind"] for event in kept].count("phase-begin") == 3
+
+
+def test_stacks_that_cannot_be_written_cost_nothing_else(stage: Stage) -> None:
+    (stage.folder / "stacks.txt").mkdir()
+    arm = stage.play("begin('start'); pause()")
+    failure = run(arm, lambda event: out_of_time(arm)).failure
+    assert failure is not None
+    assert (failure.phase, failure.stacks, len(failure.processes)) == ("start", None, 1)
+
+
+LONG_AGO = """
+begin("start")
+start(0, lambda: emit("phase-begin", rank=0, name="profile", t=time.monotonic() - 100), {then})
+{main}
+"""
+
+
+def test_a_phase_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, phase_timeout_s=90.0)
+    report = run(stage.play(LONG_AGO.format(then="pause", main="pause()")))
+    said = "rank 0 did not come to the end of its phase within 90 s; the engine's processes were killed"
+    assert told(report) == (Outcome.TIMED_OUT, 0, "profile", said)
+    assert report.failure is not None
+    assert (report.failure.since_s or 0.0) >= 100
+
+
+@pytest.mark.parametrize("limit", [None, 110.0])
+def test_a_phase_within_its_limit_goes_on(tmp_path: Path, limit: float | None) -> None:
+    stage = Stage(tmp_path, phase_timeout_s=limit)
+    arm = stage.play(
+        LONG_AGO.format(then="lambda: gate('on'), lambda: tell('done')", main="gate('done'); deliver()"), "on", "done"
+    )
+    assert run(arm, on(stage, {"on": ("profile", 0)})).outcome is Outcome.OK
+    stage.close()
+
+
+def test_silence_has_a_limit(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, silence_s=1.0)
+    outcome, rank, phase, message = told(run(stage.play("begin('start'); pause()")))
+    assert (outcome, rank, phase) == (Outcome.TIMED_OUT, None, "start")
+    assert message == "nothing was heard of the engine for 1 s; the engine's processes were killed"
 
 
 # --- its events ------------------------------------------------------------------------------------------------------

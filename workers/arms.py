@@ -17,6 +17,7 @@ from typing import Any
 
 from workers import environment
 from workers.protocol import ArmReport, ArmSpec, Failure, Outcome
+from workers.watchdog import Finding, Limits, Phases, examine
 
 RawEvent = dict[str, Any]
 
@@ -56,6 +57,9 @@ class Arm:
         self._rank_of: dict[int, int | None] = {}
         self._first: _Sign | None = None
         self._timed_out = False
+        self._phases = Phases()
+        self._limits = Limits(spec.timeout_s, spec.phase_timeout_s, spec.silence_s)
+        self._finding: Finding | None = None
         self._status: int | None = None
         self._buffer = b""
 
@@ -114,15 +118,14 @@ class Arm:
                 ended = False
                 while not ended:
                     ready = [key for key, _ in selector.select(self._time_left())]
-                    if self._time_left() == 0.0:
-                        self._timed_out = True
-                        self._cut()
                     fresh = self._read()
                     gone = [key.fd for key in ready if key.data == _PROCESS]
                     for descriptor in gone:
                         selector.unregister(descriptor)
                     pids = [self._watched[descriptor] for descriptor in gone]
                     self._note(fresh, pids + self._watch(fresh, selector))
+                    if self._time_left() == 0.0:
+                        self._give_up()
                     yield from fresh
                     ended = any(key.data == _SUPERVISOR for key in ready)
             finally:
@@ -133,7 +136,18 @@ class Arm:
 
     def _time_left(self) -> float | None:
         """Seconds until the arm is killed; ``None`` when it has been."""
-        return None if self._timed_out else max(self.begin + self.spec.timeout_s - time.monotonic(), 0.0)
+        if self._timed_out:
+            return None
+        return max(self._limits.next(self.begin, self._phases).at - time.monotonic(), 0.0)
+
+    def _give_up(self) -> None:
+        """Its time is up: see what each process does, then end them all."""
+        self._timed_out = True
+        expiry = self._limits.next(self.begin, self._phases)
+        try:
+            self._finding = examine(expiry, self._process.pid, self._phases, self._rank_of, self.folder, self.events)
+        finally:
+            self._cut()
 
     def _read(self) -> list[RawEvent]:
         try:
@@ -143,6 +157,9 @@ class Arm:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         fresh = [event for event in map(_decode, lines) if event is not None]
         self.events += fresh
+        if not self._timed_out:
+            # What comes later says what the killing did.
+            self._phases.note(fresh)
         return fresh
 
     def _watch(self, fresh: list[RawEvent], selector: selectors.BaseSelector) -> list[int]:
@@ -181,7 +198,7 @@ class Arm:
             self._first = _Sign(errors[0].get("rank"), errors[0].get("name"), errors[0].get("message"))
         elif gone:
             rank = None if main_gone else self._rank_of[silent[0]]
-            self._first = _Sign(rank, self._phase_of(rank), None)
+            self._first = _Sign(rank, self._phases.of(rank), None)
 
     # --- how it ended -------------------------------------------------------------------------------------------
 
@@ -206,58 +223,31 @@ class Arm:
             folder=self.spec.folder,
             failure=None if outcome is Outcome.OK else self._failure(),
             peak_rss_bytes=max((rank["peak_rss_bytes"] for rank in result["ranks"]), default=None) if result else None,
+            repeat=self.spec.repeat,
         )
 
     def _failure(self) -> Failure:
-        first = self._first or _Sign(None, self._phase_of(None), None)
-        if self._timed_out:
-            stuck = self._stuck_rank()
-            if first.message is None or first.rank != stuck:
-                first = _Sign(stuck, self._phase_of(stuck), None)
+        first = self._first or _Sign(None, self._phases.of(None), None)
+        log = tail(self.folder / "engine.log")
+        if (found := self._finding) is None:
+            return Failure(
+                phase=first.phase, rank=first.rank, message=first.message or self._message(first.rank), log_tail=log
+            )
+        own = first.message if first.rank == found.rank else None
         return Failure(
-            phase=first.phase,
-            rank=first.rank,
-            message=first.message or self._message(first.rank),
-            log_tail=tail(self.folder / "engine.log"),
+            phase=first.phase if own else found.phase,
+            rank=found.rank,
+            message=own or found.message(),
+            log_tail=log,
+            since_s=found.since_s,
+            cause=found.cause,
+            stacks=found.stacks,
+            processes=list(found.processes),
         )
-
-    def _stuck_rank(self) -> int | None:
-        """The rank that is longest in a phase it has not ended; ``None`` (the main process) when none is in any."""
-        ranks = sorted({event["rank"] for event in self.events if event["kind"] == "rank"})
-        since = {rank: self._open_since(rank) for rank in ranks}
-        stuck = {rank: t for rank, t in since.items() if t is not None}
-        return min(stuck, key=lambda rank: stuck[rank]) if stuck else None
 
     def _message(self, rank: int | None) -> str:
         who = "the engine's main process" if rank is None else f"rank {rank}"
-        if self._timed_out:
-            return f"{who} did not come to an end within {self.spec.timeout_s:g} s; the engine's processes were killed"
         return f"{who} ended without a word (exit status of the engine: {self._status})"
-
-    def _open_phases(self, rank: int | None) -> list[RawEvent]:
-        """Phases that ``rank`` began and has not ended, the innermost last."""
-        begun: dict[str, RawEvent] = {}
-        for event in self.events:
-            if event.get("rank") != rank:
-                continue
-            if event["kind"] == "phase-begin":
-                begun[event["name"]] = event
-            elif event["kind"] == "phase-end":
-                begun.pop(event["name"], None)
-        return list(begun.values())
-
-    def _phase_of(self, rank: int | None) -> str | None:
-        """What ``rank`` is at; between its phases what the engine as a whole is at, or else its last phase."""
-        begun = self._open_phases(rank) or self._open_phases(None)
-        return begun[-1]["name"] if begun else self._last_phase(rank)
-
-    def _open_since(self, rank: int) -> float | None:
-        begun = self._open_phases(rank)
-        return begun[-1]["t"] if begun else None
-
-    def _last_phase(self, rank: int | None) -> str | None:
-        mine = [event["name"] for event in self.events if event["kind"] == "phase-begin" and event.get("rank") == rank]
-        return mine[-1] if mine else None
 
 
 def _decode(line: bytes) -> RawEvent | None:

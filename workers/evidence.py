@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.accuracy import accuracy
+from workers.fallback import fallback
 from workers.outputs import compare_outputs
 from workers.probes.timeline import RawEvent, rank_times
 from workers.protocol import (
@@ -23,7 +24,6 @@ from workers.protocol import (
     Environment,
     Evidence,
     Exercised,
-    Fallback,
     Guard,
     Invariant,
     OutputComparison,
@@ -113,10 +113,13 @@ def assemble(
     spec: RunSpec,
     reports: list[ArmReport],
     results: dict[Role, Result],
-    times: dict[Role, CompileTimes],
+    timed: Compile,
     shared: dict[Role, Result],
 ) -> Evidence:
-    """All evidence of a run. ``results`` and ``times`` hold the arms that came through, ``shared`` those run before."""
+    """All evidence of a run.
+
+    ``results`` holds the first start of each arm that came through, ``shared`` those that ran before.
+    """
     results = shared | results
     probe = results.get(Role.PROBE)
     witness = probe or results.get(Role.COLD) or results.get(Role.EVAL) or next(iter(results.values()), None)
@@ -131,9 +134,9 @@ def assemble(
         environment=Environment.model_validate(witness["environment"]) if witness else None,
         patches=patches,
         arms=reports,
-        compile=Compile(cold=times.get(Role.COLD), warm=times.get(Role.WARM)),
+        compile=timed,
         exercised=Exercised(sequence_parallelism=found_sp),
-        fallback=Fallback(calls=None, slow_path_s=None, state=patches.get(Patch.FALLBACK_FAST_PATH)),
+        fallback=fallback(results, patches.get(Patch.FALLBACK_FAST_PATH)),
         residual=residual,
         outputs=outputs(spec, results),
         guards=_guards(witness),

@@ -171,7 +171,11 @@ def _state(cell: Json, now: datetime | None) -> str:
 
 def _total(cell: Json, arm: str) -> str:
     times = cell["compile"][arm]
-    return NOTHING if times is None else seconds(times["total_s"])
+    if times is None:
+        return NOTHING
+    repeats = times.get("repeats", [])
+    spread = f" ({times['min_s']:.1f}–{times['max_s']:.1f}, {len(repeats)} starts)" if len(repeats) > 1 else ""
+    return seconds(times["total_s"]) + spread
 
 
 def _exercised(found: Json | None) -> str:
@@ -188,9 +192,10 @@ def _note(cell: Json) -> str:
 
 
 def _phase_table(arm: str, times: Json) -> PhaseTable:
+    repeats = times.get("repeats", [])
     names = list(dict.fromkeys(phase["name"] for rank in times["ranks"] for phase in rank["phases"]))
     return PhaseTable(
-        title=arm,
+        title=f"{arm}, median of {len(repeats)} starts" if len(repeats) > 1 else arm,
         columns=["rank", *names, "unaccounted", "total"],
         rows=[_phase_row(rank, names) for rank in times["ranks"]],
     )

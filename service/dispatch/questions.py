@@ -48,7 +48,7 @@ def diagnose(settings: Settings) -> Diagnosis:
     return Diagnosis.model_validate_json(_ask(settings, "diagnose", None))
 
 
-def bench(settings: Settings, name: str, quick: bool) -> str:
+def bench(settings: Settings, name: str, quick: bool, deep: bool = False) -> str:
     """What ``python -m workers.bench NAME`` measures in this engine environment, JSON. It may start engines.
 
     Raises:
@@ -57,7 +57,8 @@ def bench(settings: Settings, name: str, quick: bool) -> str:
     with tempfile.TemporaryDirectory() as folder:
         reply = Path(folder) / "reply.json"
         arguments = ["-m", "workers.bench", name, "--models", str(settings.models_dir), "--reply", str(reply)]
-        _run(settings, [*arguments, "--quick"] if quick else arguments, timeout_s=BENCH_TIMEOUT_S)
+        arguments += [option for option, asked in (("--quick", quick), ("--deep", deep)) if asked]
+        _run(settings, arguments, timeout_s=BENCH_TIMEOUT_S)
         return reply.read_text()
 
 

@@ -9,6 +9,7 @@ from service.dispatch.questions import questions_cache
 from service.domain.arms import ArmNeed, RunNeeds
 from service.domain.cell import Cell
 from service.domain.fingerprint import digest
+from service.domain.repeat import ONCE, Repeat
 from service.domain.timeouts import Timeouts
 from service.settings import Settings
 from service.tasks import evaluation_of
@@ -25,6 +26,7 @@ class Workplace:
     settings: Settings
     environment: Environment
     timeouts: Timeouts
+    repeat: Repeat = ONCE
 
     @property
     def root(self) -> Path:
@@ -37,7 +39,7 @@ class Workplace:
     def shared_folder(self, need: ArmNeed) -> Path:
         return self.root / "arms" / self.shared_key(need)
 
-    def arm(self, need: ArmNeed, folder: Path, cache_root: Path) -> ArmSpec:
+    def arm(self, need: ArmNeed, folder: Path, cache_root: Path, repeat: int = 1) -> ArmSpec:
         timed = need.role in TIMED
         return ArmSpec(
             role=need.role,
@@ -51,10 +53,13 @@ class Workplace:
             cache_root=str(cache_root),
             models_dir=str(self.settings.models_dir),
             timeout_s=self.timeouts.of(need.role),
+            phase_timeout_s=self.timeouts.of_phase(need.role),
+            silence_s=self.timeouts.of_silence(need.role),
             known_models=None if timed else str(questions_cache(self.settings)),
             toolchain=None if timed else str(self.settings.home / "cache" / "toolchain"),
             trials=[*_again(need), *_perturbed(BatchPlan(**need.batch), need.perturbations)],
             evaluation=evaluation_of(need.evaluation, self.settings),
+            repeat=repeat,
         )
 
     def shared_run(self, need: ArmNeed, shape: Shape) -> RunSpec:
@@ -71,10 +76,10 @@ class Workplace:
         ``plan``: the requests that the arms were given; without it, what the matrix wrote.
         """
         folder = self.root / "cells" / cell.id / run_id
-        # Cold and warm share one cache root; a probe has its own.
         arms = [
-            self.arm(need, folder / need.role, folder / ("cache" if need.role in TIMED else f"{need.role}-cache"))
+            self.arm(need, folder / _start(need.role, repeat), folder / _cache(need.role, repeat), repeat)
             for need in needs.own
+            for repeat in range(1, self.repeat.of(need.role) + 1)
         ]
         return RunSpec(
             run_id=run_id,
@@ -93,6 +98,16 @@ class Workplace:
         if need is None or self.shared_key(need) in lost:
             return None
         return str(self.shared_folder(need))
+
+
+def _start(role: Role, repeat: int) -> str:
+    return role if repeat == 1 else f"{role}-{repeat}"
+
+
+def _cache(role: Role, repeat: int) -> str:
+    """All warm starts share the cache root of the first cold one; every other arm has its own."""
+    filled = role is Role.WARM or (role is Role.COLD and repeat == 1)
+    return "cache" if filled else f"{_start(role, repeat)}-cache"
 
 
 def _again(need: ArmNeed) -> list[Trial]:

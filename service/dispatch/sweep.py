@@ -52,7 +52,7 @@ class SweepDriver:
         self._settings = settings
         self._store = store
         self._executor = executor
-        self._place = Workplace(sweep_id, settings, plan.environment, plan.matrix.timeouts)
+        self._place = Workplace(sweep_id, settings, plan.environment, plan.matrix.timeouts, plan.matrix.repeat)
         self._lost: dict[str, ArmReport] = {}
         self._found: dict[str, Found] = {}
 

@@ -12,6 +12,7 @@ from service.dispatch.questions import questions_cache
 from service.dispatch.runs import Workplace
 from service.domain.arms import ArmNeed, RunNeeds
 from service.domain.cell import Cell
+from service.domain.repeat import Repeat
 from service.domain.timeouts import Timeouts
 from service.domain.verdict import Verdict
 from service.settings import Settings
@@ -77,6 +78,12 @@ def test_an_arm_is_what_was_needed(place: Workplace, tmp_path: Path) -> None:
 )
 def test_every_arm_has_its_timeout(place: Workplace, tmp_path: Path, role: Role, timeout_s: float) -> None:
     assert place.arm(need(role), tmp_path, tmp_path).timeout_s == timeout_s
+
+
+def test_the_limits_of_phase_and_silence_go_with_the_arm(tmp_path: Path) -> None:
+    place = Workplace("sweep-1", Settings(home=tmp_path), ENVIRONMENT, Timeouts(phase=5.0, silence=4.0))
+    arm = place.arm(need(Role.COLD), tmp_path, tmp_path)
+    assert (arm.phase_timeout_s, arm.silence_s) == (5.0, 4.0)
 
 
 @pytest.mark.parametrize("role", Role)
@@ -161,6 +168,20 @@ def test_cold_and_warm_share_one_cache_and_nobody_else_has_it(place: Workplace) 
     assert not set(caches.values()) & {arm.cache_root for arm in again.arms}
     shared = place.shared_run(need(Role.REPLICATED), SHAPE).arms[0].cache_root
     assert shared not in caches.values()
+
+
+def test_every_cold_start_is_cold_and_every_warm_one_has_what_the_first_saved(place: Workplace) -> None:
+    run = replace(place, repeat=Repeat(cold=3, warm=2)).cell_run("run-1", CELL, NEEDS, SHAPE, lost=set())
+    assert [(arm.role, arm.repeat) for arm in run.arms] == [
+        (Role.COLD, 1), (Role.COLD, 2), (Role.COLD, 3), (Role.WARM, 1), (Role.WARM, 2), (Role.PROBE, 1),
+    ]  # fmt: skip
+    first, *colds = [arm.cache_root for arm in run.arms if arm.role is Role.COLD]
+    assert {arm.cache_root for arm in run.arms if arm.role is Role.WARM} == {first}
+    assert len({first, *colds}) == 3
+    assert len({arm.folder for arm in run.arms}) == len(run.arms)
+    # What is not repeated lies where it always does.
+    once = place.cell_run("run-1", CELL, NEEDS, SHAPE, lost=set())
+    assert once.arms == [run.arms[0], run.arms[3], run.arms[5]]
 
 
 def test_a_cell_whose_probe_is_shared_is_told_where_it_is(place: Workplace) -> None:

@@ -293,6 +293,13 @@ def test_an_arm_that_does_not_come_through(outcome: str, verdict: Verdict, failu
 def test_how_an_arm_ended_in_words() -> None:
     ended = how_it_ended(arm(Role.WARM, Outcome.CRASHED, FAILURE))
     assert ended == "warm arm, rank 1, phase load_model: RuntimeError: no. Last line of its log: Killed"
+    stuck = Failure(
+        phase="profile", rank=1, message="too long", log_tail=["x"], since_s=41.6, cause="autotuning", stacks="s.txt"
+    )
+    assert how_it_ended(arm(Role.COLD, Outcome.TIMED_OUT, stuck)) == (
+        "cold arm, rank 1, phase profile for 42 s: too long. Likely cause: autotuning. Stacks: s.txt. "
+        "Last line of its log: x"
+    )
     silent = Failure(phase=None, rank=None, message="gone", log_tail=[])
     assert how_it_ended(arm(Role.COLD, Outcome.CRASHED, silent)) == "cold arm, main process, phase unknown: gone."
     assert how_it_ended(arm(Role.COLD, Outcome.CRASHED)) == "cold arm: crashed"

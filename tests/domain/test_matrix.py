@@ -13,6 +13,7 @@ from service.domain.cell import Cell
 from service.domain.document import Place, from_tree, parse
 from service.domain.errors import MatrixError, MatrixProblem
 from service.domain.matrix import Matrix, expand
+from service.domain.repeat import Repeat
 from service.domain.sections import DEFAULT_CHECKS
 from service.domain.timeouts import Timeouts
 from service.domain.verdict import Verdict
@@ -79,7 +80,7 @@ def test_a_name_is_all_that_is_needed() -> None:
 
 
 def test_sections_that_are_null_are_as_good_as_missing() -> None:
-    empty = dict.fromkeys(("engine", "matrix", "include", "exclude", "checks", "timeouts"))
+    empty = dict.fromkeys(("engine", "matrix", "include", "exclude", "checks", "timeouts", "repeat"))
     assert matrix(**empty).cells == matrix().cells
 
 
@@ -331,9 +332,24 @@ def test_entries_bring_name_expect_and_checks() -> None:
         ({"checks": ["compile", 1]}, "unknown-word", ("checks", 1), "Write words"),
         ({"timeouts": [1]}, "wrong-type", ("timeouts",), "mapping"),
         ({"timeouts": {"cold": 0}}, "wrong-type", ("timeouts", "cold"), "positive"),
+        ({"timeouts": {"phase": -1}}, "wrong-type", ("timeouts", "phase"), "seconds"),
         ({"timeouts": {"cold": True}}, "wrong-type", ("timeouts", "cold"), "seconds"),
         ({"timeouts": {"cold": "1h"}}, "wrong-type", ("timeouts", "cold"), "seconds"),
-        ({"timeouts": {"replicated": 1}}, "unknown-key", ("timeouts", "replicated"), "cold, warm, probe and eval"),
+        ({"repeat": 3}, "wrong-type", ("repeat",), "mapping"),
+        ({"repeat": {"cold": 0}}, "wrong-value", ("repeat", "cold"), "1 to 20"),
+        ({"repeat": {"warm": 21}}, "wrong-value", ("repeat", "warm"), "1 to 20"),
+        ({"repeat": {"warm": -(10**9)}}, "wrong-value", ("repeat", "warm"), "1 to 20"),
+        ({"repeat": {"cold": True}}, "wrong-type", ("repeat", "cold"), "how often"),
+        ({"repeat": {"cold": 1.5}}, "wrong-type", ("repeat", "cold"), "how often"),
+        ({"repeat": {"cold": "3"}}, "wrong-type", ("repeat", "cold"), "how often"),
+        ({"repeat": {"probe": 2}}, "unknown-key", ("repeat", "probe"), "all are cold and warm"),
+        ({"engine": {"repeat": 3}}, "unknown-key", ("engine", "repeat"), "top of the file"),
+        (
+            {"timeouts": {"replicated": 1}},
+            "unknown-key",
+            ("timeouts", "replicated"),
+            "cold, warm, probe, eval, phase and silence",
+        ),
         ({"incldue": []}, "unknown-key", ("incldue",), "nearest known one is include;"),
         ({"name": None}, "missing", ("name",), "Write name:"),
         ({"name": 3}, "wrong-type", ("name",), "in quotes"),
@@ -384,6 +400,28 @@ def test_timeouts() -> None:
         Role.EVAL: 9.0,
         Role.EVAL_REPLICATED: 9.0,
     }
+    assert {timeouts.of_phase(role) for role in Role} == {timeouts.of_silence(role) for role in Role} == {None}
+
+
+def test_an_evaluation_is_one_long_phase() -> None:
+    timeouts = matrix(timeouts={"phase": 60, "silence": 30.5}).timeouts
+    limits = {role: (timeouts.of_phase(role), timeouts.of_silence(role)) for role in Role}
+    evaluations = {Role.EVAL: (None, None), Role.EVAL_REPLICATED: (None, None)}
+    assert limits == dict.fromkeys(Role, (60.0, 30.5)) | evaluations
+
+
+def test_starts_are_repeated_where_it_is_written() -> None:
+    assert matrix().repeat == Repeat(cold=1, warm=1)
+    assert matrix(repeat={"cold": None}).repeat == Repeat(cold=1, warm=1)
+    repeat = matrix(repeat={"cold": 20, "warm": 3}).repeat
+    assert {role: repeat.of(role) for role in Role if repeat.of(role) != 1} == {Role.COLD: 20, Role.WARM: 3}
+
+
+def test_a_cell_is_the_same_however_often_it_is_started() -> None:
+    """All cells of a sweep are started equally often, so it tells none of them from another."""
+    axes = {"seed": [1, 2]}
+    once, often = matrix(matrix=axes), matrix(matrix=axes, repeat={"cold": 3, "warm": 2})
+    assert [cell.id for cell in once.cells] == [cell.id for cell in often.cells]
 
 
 # --- limits ------------------------------------------------------------------------------------------------------

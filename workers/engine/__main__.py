@@ -19,7 +19,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.command == "run":
         from workers.engine.arm import run
+        from workers.watchdog import signals
 
+        signals.register()
         run(ArmSpec.model_validate_json(arguments.request.read_bytes()))
         return
     if arguments.command == "describe":

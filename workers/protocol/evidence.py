@@ -42,14 +42,19 @@ class Artifacts(Message):
 
 
 class CompileTimes(Message):
+    """One start. Where it stands for several, it is the one whose total is the median (the lower of two in the middle).
+
+    ``repeats``: the totals of all, in order; ``median_s``, ``min_s`` and ``max_s``: of them. Empty where a start stands
+    for itself alone.
+    """
+
     total_s: float
     ranks: list[RankTimes]
     artifacts: Artifacts
-
-
-class Compile(Message):
-    cold: CompileTimes | None
-    warm: CompileTimes | None
+    repeats: list[float] = []
+    median_s: float | None = None
+    min_s: float | None = None
+    max_s: float | None = None
 
 
 class SequenceParallelism(Message):
@@ -70,10 +75,53 @@ class Exercised(Message):
     sequence_parallelism: SequenceParallelism | None
 
 
+class FallbackOp(Message):
+    """One operation that took the slow path. ``characters`` is 0 where the text for the log line was never made."""
+
+    op: str
+    calls: int
+    slow_path_s: float
+    characters: int
+
+
+class RankFallback(Message):
+    """The fallbacks that Inductor made on one rank: by way of its log line (``calls``) and past it (``fast_calls``).
+
+    ``slow_path_s``: seconds that formatting took, of text of so many ``characters``. ``eager``: this torch makes the
+    text although nobody reads the log. All are ``None`` where nobody could look, and ``reason`` says why. A rank that
+    loads what was compiled before makes no fallbacks: its counts are 0, ``fast_calls`` too.
+    """
+
+    rank: int
+    calls: int | None = None
+    fast_calls: int | None = None
+    slow_path_s: float | None = None
+    characters: int | None = None
+    eager: bool | None = None
+    ops: list[FallbackOp] = []
+    reason: str | None = None
+
+
+class ArmFallback(Message):
+    arm: Role
+    ranks: list[RankFallback]
+
+
 class Fallback(Message):
+    """Sums over the ranks of ``arm``, which is the cold one where there is one; ``arms`` has all, rank by rank.
+
+    A sum of which a part is not known is ``None``, and ``reason`` says why. ``state``: of the patch.
+    """
+
     calls: int | None
     slow_path_s: float | None
     state: PatchState | None
+    fast_calls: int | None = None
+    characters: int | None = None
+    eager: bool | None = None
+    arm: Role | None = None
+    reason: str | None = None
+    arms: list[ArmFallback] = []
 
 
 class Onset(StrEnum):
@@ -215,16 +263,85 @@ class OutputComparison(Message):
     first_difference: Difference | None
 
 
+class KeyFactor(Message):
+    """A factor of vLLM's cache key that differs, by its dotted path. Values are JSON, long ones cut."""
+
+    name: str
+    cold: str
+    warm: str
+
+
+class KeyDifference(Message):
+    """What of one rank's cache key is another in a warm start. ``part``: of a model compiled in several.
+
+    ``changed`` is empty where no factor differs; ``problem`` says why they could not be compared.
+    """
+
+    rank: int
+    part: str = ""
+    changed: list[KeyFactor] = []
+    problem: str | None = None
+
+
+class TimedStart(Message):
+    """One cold or warm start. ``repeat`` counts from 1.
+
+    ``outputs``: a warm start's answers against those of the cold start that filled its cache root. ``cache_keys``: of
+    each rank that loaded less than the cold start had saved. ``cache_problem``: why nothing more could be written to
+    the cache root afterwards.
+    """
+
+    role: Role
+    repeat: int
+    times: CompileTimes
+    outputs: OutputComparison | None = None
+    cache_keys: list[KeyDifference] = []
+    cache_problem: str | None = None
+
+
+class Compile(Message):
+    """``cold`` and ``warm`` are the median starts; ``starts`` holds every one, in order."""
+
+    cold: CompileTimes | None
+    warm: CompileTimes | None
+    starts: list[TimedStart] = []
+
+
+class StuckProcess(Message):
+    """A process of an arm whose time was up.
+
+    ``s``: how long it had been in its phase. ``doing``: the likely cause in words, or why it has no stack. A process
+    that is neither rank nor ``main`` is a helper of one of them.
+    """
+
+    pid: int
+    rank: int | None
+    main: bool
+    phase: str | None
+    s: float | None
+    doing: str
+
+
 class Failure(Message):
-    """How an arm died: which rank in which phase, what it said, and the last lines of its own log."""
+    """How an arm died: which rank in which phase, what it said, and the last lines of its own log.
+
+    Of an arm whose time was up also: ``since_s``, how many seconds the rank had been in that phase; ``cause``, the
+    likely one in words; ``stacks``, the file with the stacks of all its processes; ``processes``, what each was at.
+    """
 
     phase: str | None
     rank: int | None
     message: str
     log_tail: list[str]
+    since_s: float | None = None
+    cause: str | None = None
+    stacks: str | None = None
+    processes: list[StuckProcess] = []
 
 
 class ArmReport(Message):
+    """``repeat``: which start of its role in the run this was, from 1."""
+
     role: Role
     key: str
     outcome: Outcome
@@ -232,6 +349,7 @@ class ArmReport(Message):
     folder: str
     failure: Failure | None
     peak_rss_bytes: int | None = None
+    repeat: int = 1
 
 
 class Evidence(Message):

@@ -66,7 +66,8 @@ class ArmSpec(Message):
     that is not timed a subprocess. They hold nothing compiled. ``toolchain``: a folder of what the C++ compiler needs
     and no model changes (precompiled headers, which vector instructions work), shared by arms that are not timed.
     ``trials`` are run after the batch plan, one by one. An arm with an ``evaluation`` runs that in place of the batch
-    plan.
+    plan. ``repeat``: which start of its role in the run this is, from 1. ``timeout_s``: how long it may take in all;
+    ``phase_timeout_s``: a rank in one phase; ``silence_s``: without any event.
     """
 
     role: Role
@@ -80,10 +81,13 @@ class ArmSpec(Message):
     cache_root: str
     models_dir: str
     timeout_s: float
+    phase_timeout_s: float | None = None
+    silence_s: float | None = None
     known_models: str | None = None
     toolchain: str | None = None
     trials: list[Trial] = []
     evaluation: Evaluation | None = None
+    repeat: int = 1
 
 
 class Policy(Message):
