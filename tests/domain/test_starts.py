@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from domain.healthy import Edit, case, compile_times, output, put
 from service.domain.judge import judge
 from service.domain.verdict import Verdict
-from tests.domain.healthy import Edit, case, compile_times, output, put
 from workers.protocol import Check, Role
 
 COLD, WARM = compile_times(1, 0, 1), compile_times(0, 1, 0)
