@@ -21,6 +21,8 @@ from workers.engine.internals import TargetMissing
 from workers.probes.fallback import PROBE
 from workers.protocol import PatchMode
 
+pytestmark = pytest.mark.engine
+
 graph: Any = torch._inductor.graph
 logger = logging.getLogger("torch._inductor.graph")
 TINY = Depths(lowest=3, unpatched=4, patched=5, repeats=1)

@@ -18,6 +18,8 @@ from service.domain.verdict import Verdict
 from service.settings import Settings
 from workers.protocol import AuditReply, AuditRequest, Check, Patch, PatchState
 
+pytestmark = pytest.mark.engine
+
 QUICKSTART = Path(__file__).parents[2] / "deploy/matrices/quickstart.yaml"
 
 
