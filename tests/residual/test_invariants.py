@@ -267,6 +267,20 @@ def test_without_that_invariant_the_break_escapes(name: str, monkeypatch: pytest
     assert False not in answers(broken).values()
 
 
+def test_ranks_that_hold_requests_in_another_order_are_named() -> None:
+    scene = arm()
+    order = [step.requests for step in ALL_STEPS]
+    number = len(order) - 1
+    turned = [*order[:-1], tuple((request + 1, first, count) for request, first, count in order[-1])]
+    same = dataclasses.replace(scene, taps=dataclasses.replace(scene.taps, orders=[order] * 4))
+    other = dataclasses.replace(scene, taps=dataclasses.replace(scene.taps, orders=[order, order, turned, order]))
+    assert one(same, "token-order").held is True
+    found = one(other, "token-order")
+    assert found.held is False
+    assert f"step {number}: process 2 holds requests" in found.detail
+    assert {name for name, held in answers(other).items() if held is False} == {"token-order"}
+
+
 # --- nothing to look at is never a pass ------------------------------------------------------------------------------
 
 

@@ -86,9 +86,7 @@ def test_a_quick_run_has_every_kind_that_two_ranks_and_two_engines_can_show() ->
 
 
 def test_every_check_is_there_for_some_fault() -> None:
-    """But for two: what they find the comparison of residuals finds as well, see docs/selftest.md."""
-    says_it_in_other_words = {"shards-complete", "token-order"}
-    assert {entry.check for entry in ENTRIES} == {RESIDUAL, *INVARIANTS} - says_it_in_other_words
+    assert {entry.check for entry in ENTRIES} == {RESIDUAL, *INVARIANTS}
 
 
 def test_batches_run_the_graphs_they_are_meant_for() -> None:

@@ -112,8 +112,12 @@ def shards_complete(arm: Arm) -> Invariant:
 
 
 def token_order(arm: Arm) -> Invariant:
-    """No row is that of another token: each is nearest to its own among all tokens of its step."""
+    """No row is that of another token, and all ranks hold the requests of a step in one order.
+
+    A row is nearest to its own token among all of its step.
+    """
     tally = _Tally("token-order", arm)
+    _check_requests(arm, tally)
     if arm.control is None:
         return tally.done("no other arm to know the order from")
     pair = arm.pair
@@ -129,6 +133,14 @@ def token_order(arm: Arm) -> Invariant:
         text = f"{_place(spot)}: rows of other tokens at {tokens_in_words(pair.step(spot.step), own)}"
         tally.check(not moved, text)
     return tally.done("nothing was recorded that could be compared")
+
+
+def _check_requests(arm: Arm, tally: _Tally) -> None:
+    for process, order in enumerate(arm.taps.orders[1:], start=1):
+        for step, (held, first) in enumerate(zip(order, arm.taps.orders[0], strict=True)):
+            names = [[request for request, _, _ in requests] for requests in (held, first)]
+            text = f"step {step}: process {process} holds requests {names[0]} where the first one holds {names[1]}"
+            tally.check(held == first, text)
 
 
 def _moved(found: Rows, expected: Rows, whole: Rows, start: int, arm: Arm) -> list[int]:

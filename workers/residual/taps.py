@@ -13,6 +13,9 @@ from safetensors.torch import load_file
 
 from workers.residual.sketch import Sketch
 
+Request = tuple[int, int, int]
+"""Number of the request, its first position in a step, how many tokens of it."""
+
 Recorded = torch.Tensor | Sketch
 """A residual as it was kept: rows × hidden, or a sketch of its rows."""
 
@@ -33,7 +36,7 @@ class Step:
 
     tokens: int
     padded: int
-    requests: tuple[tuple[int, int, int], ...] = ()
+    requests: tuple[Request, ...] = ()
     believed: bool | None = None
     compile_range: tuple[int, int] | None = None
     scattered: Mapping[int, bool] = field(default_factory=dict)
@@ -46,7 +49,8 @@ class TapSet:
     ``gathered[r]["<step>/<stage>/<n>"]``: hash of each row (int64) of the ``n``-th gathered activation of a stage.
     ``boundary[r]``: what crossed between pipeline stages, ``"<step>/<stage>/sent/<name>"`` as the rank of ``stage`` had
     it and ``"<step>/<stage>/received/<name>"`` as the next stage's model was given it; names are vLLM's:
-    ``hidden_states``, ``residual``. ``buffer_bytes`` and ``recorded_bytes``: the largest over the ranks.
+    ``hidden_states``, ``residual``. ``orders[p][n]``: the requests of step ``n`` in the order in which process ``p``
+    held them. ``buffer_bytes`` and ``recorded_bytes``: the largest over the ranks.
     """
 
     folder: Path
@@ -57,6 +61,7 @@ class TapSet:
     boundary: list[dict[str, torch.Tensor]] = field(default_factory=list)
     buffer_bytes: int = 0
     recorded_bytes: int = 0
+    orders: list[list[tuple[Request, ...]]] = field(default_factory=list)
 
     def at(self, rank: int, step: int, site: int) -> Recorded | None:
         return self.ranks[rank].get(f"{step}/{site}")
@@ -72,6 +77,10 @@ class _Process:
     @property
     def tokens(self) -> list[int]:
         return [step["tokens"] for step in self.index["steps"]]
+
+    @property
+    def requests(self) -> list[tuple[Request, ...]]:
+        return [_requests(step) for step in self.index["steps"]]
 
 
 def load(folder: str | Path, ranks: int, stages: int = 1) -> TapSet:
@@ -93,6 +102,7 @@ def load(folder: str | Path, ranks: int, stages: int = 1) -> TapSet:
         [{} for _ in range(ranks)],
         max(process.index["buffer_bytes"] for process in processes),
         max(process.index["recorded_bytes"] for process in processes),
+        [process.requests for process in processes],
     )
     for process in processes:
         _file(found, process)
@@ -117,13 +127,17 @@ def _steps(processes: list[_Process]) -> list[Step]:
             Step(
                 tokens=written["tokens"],
                 padded=written["padded"] or written["tokens"],
-                requests=tuple((request, first, count) for request, first, count in written["requests"]),
+                requests=_requests(written),
                 believed=written["believed"],
                 compile_range=tuple(written["compile_range"]) if written["compile_range"] else None,
                 scattered=scattered,
             )
         )
     return steps
+
+
+def _requests(written: dict[str, Any]) -> tuple[Request, ...]:
+    return tuple((request, first, count) for request, first, count in written["requests"])
 
 
 def _file(found: TapSet, process: _Process) -> None:

@@ -118,7 +118,8 @@ class SelfTest:
             return judge(self._recording(SP, FAULT_PLAN), self._recording(REPLICATED, entry.name))
         if not (self.folder / entry.engine / entry.name / "result.json").exists():
             return Finding(frozenset({ENDED}), None)
-        return judge(self._recording(entry.engine, entry.name), self._recording(REPLICATED, entry.plan))
+        subject, control = self._recording(entry.engine, entry.name), self._recording(REPLICATED, entry.plan)
+        return judge(subject, control, left_out=entry.left_out)
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         """What was put in, and what was seen."""

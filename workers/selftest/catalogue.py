@@ -51,7 +51,8 @@ class Entry:
 
     ``check``: the residual comparison, then at ``site`` on any of ``ranks``; or an invariant. ``plan``: the batches
     that are run with it. ``graphs``: the compile ranges whose graphs are looked at. ``compiled``: the compile range in
-    whose graph the fault lives.
+    whose graph the fault lives. ``left_out``: so many last steps are not compared, as after a tie in which two arms
+    parted; the invariants look at them all the same.
     """
 
     engine: str
@@ -62,6 +63,7 @@ class Entry:
     plan: str = FAULT_PLAN
     graphs: tuple[Span, ...] = RIGHT_GRAPHS
     compiled: Span | None = None
+    left_out: int = 0
 
     @property
     def switched(self) -> bool:
@@ -160,7 +162,10 @@ def _recordings() -> Iterator[Entry]:
             yield Entry(SP, Fault(kind="site-left-out", site=site, rank=rank), RESIDUAL)
             yield Entry(SP, Fault(kind="row-left-out", site=site, rank=rank), RESIDUAL, site, frozenset({rank}))
             yield Entry(SP, Fault(kind="row-too-many", site=site, rank=rank), RESIDUAL, site, frozenset({rank}))
+        late = Fault(kind="row-too-many-at-last", site=0, rank=rank)
+        yield Entry(SP, late, "shards-complete", plan=PREFILL_PLAN, left_out=1)
     yield Entry(SP, Fault(kind="step-left-out"), RESIDUAL)
+    yield Entry(SP, Fault(kind="requests-reordered", rank=1), "token-order")
 
 
 # --- in compiled graphs -------------------------------------------------------------------------------------------

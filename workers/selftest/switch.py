@@ -155,6 +155,12 @@ def _nothing_written(worker: Any, fault: Fault) -> Undo:
     return _saving(save)
 
 
+def _reordered(steps: list[Step], fault: Fault) -> list[Step]:
+    for step in steps:
+        step.requests.reverse()
+    return steps
+
+
 def _site_left_out(steps: list[Step], fault: Fault) -> list[Step]:
     for step in steps:
         step.kept.pop(str(fault.site), None)
@@ -187,5 +193,9 @@ ENGINE_FAULTS: dict[str, Callable[[Any, Fault], Undo]] = {
     "site-left-out": _recording(_site_left_out),
     "row-left-out": _recording(_rows(lambda kept: kept[:-1])),
     "row-too-many": _recording(_rows(lambda kept: torch.cat([kept, kept[-1:]]))),
+    "row-too-many-at-last": _recording(
+        lambda steps, fault: steps[:-1] + _rows(lambda kept: torch.cat([kept, kept[-1:]]))(steps[-1:], fault)
+    ),
+    "requests-reordered": _recording(_reordered),
     "tokens-permuted": _recording(_rows(lambda kept: kept.flip(0))),
 }
