@@ -79,7 +79,10 @@ def cost(folder: Path, models: Path, load: Load | None = None) -> list[dict[str,
 
 
 def rows(untapped: list[Times], tapped: list[Times], load: Load) -> list[dict[str, Any]]:
-    """Medians over all steps of all engines; ``lowest`` and ``highest`` are ratios of one engine's to another's."""
+    """Medians over all steps of all engines; ``lowest`` and ``highest`` are ratios of one engine's to another's.
+
+    ``untapped_to_itself`` is ``None`` where there was one engine of a kind.
+    """
     return [
         _row("prefill step", load.requests * load.prompt, [t.prefill for t in untapped], [t.prefill for t in tapped]),
         _row("decode step", load.requests, [t.decode for t in untapped], [t.decode for t in tapped]),
@@ -100,7 +103,7 @@ def _row(what: str, tokens: int, untapped: list[list[float]], tapped: list[list[
         "tapped_to_untapped": round(_median(tapped) / _median(untapped), 3),
         "lowest": round(min(ratios), 3),
         "highest": round(max(ratios), 3),
-        "untapped_to_itself": round(max(again), 3),
+        "untapped_to_itself": round(max(again), 3) if again else None,
         "times": sum(map(len, tapped)),
     }
 
