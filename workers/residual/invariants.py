@@ -140,7 +140,9 @@ def _check_requests(arm: Arm, tally: _Tally) -> None:
         for step, (held, first) in enumerate(zip(order, arm.taps.orders[0], strict=True)):
             names = [[request for request, _, _ in requests] for requests in (held, first)]
             text = f"step {step}: process {process} holds requests {names[0]} where the first one holds {names[1]}"
-            tally.check(held == first, text)
+            if held != first:
+                # One order alone proves nothing of the rows: it does not count as looked at.
+                tally.check(False, text)
 
 
 def _moved(found: Rows, expected: Rows, whole: Rows, start: int, arm: Arm) -> list[int]:
