@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from workers.engine.internals import TargetMissing, resolve
 from workers.probes.guards import RUNNER_HELPER
-from workers.probes.recorder import Position, Request
+from workers.probes.recorder import Position
+from workers.residual.taps import Request
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

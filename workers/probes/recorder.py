@@ -16,9 +16,7 @@ from safetensors.torch import save_file
 
 from workers.probes.slots import FIRST, LAST, PADDED, ROWS, SCATTERED, Capacity, Facts, Kept, Slot
 from workers.residual.sketch import Sketch
-
-Request = tuple[int, int, int]
-"""Number of the request, its first position in this step, how many tokens of it."""
+from workers.residual.taps import Request
 
 GATHERED, SENT, RECEIVED = "gathered", "sent", "received"
 

@@ -8,6 +8,7 @@ was not written in this step.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +47,7 @@ class Capacity:
             return WholeSlot(self.rows, like) if self.whole else SketchSlot(self.rows, like.device)
 
 
-class Slot:
+class Slot(ABC):
     """Memory for one tensor of rows per step."""
 
     def __init__(self, rows: int, device: torch.device) -> None:
@@ -76,16 +77,16 @@ class Slot:
             raise RuntimeError(f"a step wrote {rows} rows where the batch plan's largest has {self.rows}")
         return self._copy(rows)
 
-    def _fill(self, value: torch.Tensor) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _fill(self, value: torch.Tensor) -> None: ...
 
-    def _copy(self, rows: int) -> Kept:
-        raise NotImplementedError
+    @abstractmethod
+    def _copy(self, rows: int) -> Kept: ...
 
     @property
+    @abstractmethod
     def bytes(self) -> int:
         """Memory this slot holds on the device."""
-        raise NotImplementedError
 
 
 class WholeSlot(Slot):
