@@ -41,6 +41,11 @@ class Settings(BaseSettings):
         default=None, description="Address of the Ray cluster. Unset: a local Ray is started for this process."
     )
 
+    preload: bool = Field(
+        default=True,
+        description="Fork engines from a process that has imported vLLM. `false`: each engine imports by itself, as a "
+        "server in production does, and its time holds that.",
+    )
     tasks_dir: Path | None = Field(
         default=None, description="Folder of evaluation tasks of your own, in lm_eval's format. They may run code."
     )

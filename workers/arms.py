@@ -6,8 +6,6 @@ import json
 import os
 import selectors
 import shutil
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -16,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from workers import environment
-from workers.protocol import ArmReport, ArmSpec, Failure, Outcome
+from workers.launch import launch
+from workers.protocol import ArmReport, ArmSpec, Failure, Outcome, Role
 from workers.watchdog import Finding, Limits, Phases, examine
 
 RawEvent = dict[str, Any]
@@ -74,17 +73,14 @@ class Arm:
         # Open for writing too: the pipe then never reads as ended between one process's leaving and the next one's.
         self._pipe = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         lifeline, self._lifeline = os.pipe()
-        command = [self._python, "-m", "workers.engine", "run", "--request", str(self.folder / "spec.json")]
-        self.begin = time.monotonic()
         with (self.folder / "engine.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "workers.supervisor", str(lifeline), *command],
-                env=environment.for_arm(self.spec, self._ranks, str(pipe)),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=(lifeline,),
-                start_new_session=True,
+            self._process, self.begin = launch(
+                self._python,
+                ["run", "--request", str(self.folder / "spec.json")],
+                environment.for_arm(self.spec, self._ranks, str(pipe)),
+                lifeline,
+                log.fileno(),
+                _zygote(self.spec),
             )
         os.close(lifeline)
         return self
@@ -112,8 +108,7 @@ class Arm:
         """The events of all processes of the arm as they come, until its tree is gone."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ, _PIPE)
-            supervisor = os.pidfd_open(self._process.pid)
-            selector.register(supervisor, selectors.EVENT_READ, _SUPERVISOR)
+            selector.register(self._process, selectors.EVENT_READ, _SUPERVISOR)
             try:
                 ended = False
                 while not ended:
@@ -129,7 +124,7 @@ class Arm:
                     yield from fresh
                     ended = any(key.data == _SUPERVISOR for key in ready)
             finally:
-                for descriptor in (supervisor, *self._watched):
+                for descriptor in self._watched:
                     os.close(descriptor)
         self._status = self._process.wait()
         self.end = time.monotonic()
@@ -248,6 +243,11 @@ class Arm:
     def _message(self, rank: int | None) -> str:
         who = "the engine's main process" if rank is None else f"rank {rank}"
         return f"{who} ended without a word (exit status of the engine: {self._status})"
+
+
+def _zygote(spec: ArmSpec) -> int | None:
+    """What a cold start saves a warm one has to find from a process that does not share its hash seed."""
+    return int(spec.role is Role.WARM) if spec.preload else None
 
 
 def _decode(line: bytes) -> RawEvent | None:

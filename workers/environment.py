@@ -18,6 +18,10 @@ TAPS = "SHARDPROOF_TAPS"
 CAPACITY = "SHARDPROOF_CAPACITY"
 FAULTS = "SHARDPROOF_FAULTS"
 
+RANKS_FORK = "SHARDPROOF_RANKS_FORK"
+RANKS_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
+"""How vLLM starts its ranks."""
+
 NOT_INHERITED = ("RAY_", "VLLM_", "TORCH", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
 """Prefixes of variables that change what an engine compiles or where it caches."""
 
@@ -34,9 +38,38 @@ CACHES_OF_KERNELS = {
 }
 """The same for what compiles single kernels as they are met. Without them all write below ``~``."""
 
-CALLER = frozenset({"CI"})
-"""Variables that tell who asks. PyTorch makes an error of a warning where ``CI`` is set, so one cell would have two
-verdicts. A cell that wants the error asks for it: ``env.TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING``."""
+READ_LATE = frozenset(
+    {
+        *CACHES_OF_THE_GRAPH,
+        *CACHES_OF_KERNELS,
+        "FLASHINFER_CUBIN_DIR",
+        "CUDA_VISIBLE_DEVICES",
+        "VLLM_CACHE_ROOT",
+        "VLLM_CPU_OMP_THREADS_BIND",
+        "VLLM_ENABLE_V1_MULTIPROCESSING",
+        "PYTHONWARNINGS",
+        "TMPDIR",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+        EVENTS,
+        PATCHES,
+        TAPS,
+        CAPACITY,
+        FAULTS,
+        RANKS_FORK,
+    }
+)
+"""Variables that vLLM and PyTorch read when they are needed and not as they are imported, or that mean nothing to them.
+An engine forked from a process that had others is what it would be had it imported by itself."""
+
+CALLER = frozenset({"CI", "PYTHONBREAKPOINT", "SPT_NOENV"})
+"""Variables that tell who asks, the last two that it is a worker of Ray.
+
+PyTorch makes an error of a warning where ``CI`` is set, so one cell would have two verdicts. A cell that wants the
+error asks for it: ``env.TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING``.
+"""
 
 
 def clean() -> dict[str, str]:
@@ -65,6 +98,7 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
             PATCHES: json.dumps(spec.patches),
             TAPS: "1" if spec.taps else "0",
             FAULTS: "1" if any(trial.fault and trial.fault.kind != ROUNDING for trial in spec.trials) else "0",
+            RANKS_FORK: "1" if spec.preload and RANKS_METHOD not in spec.env else "0",
         }
         | spec.env
     )

@@ -63,6 +63,7 @@ def _artifacts(rank: dict[str, Any]) -> RankArtifacts:
         saved=counters["num_compiled_artifacts_saved"],
         loaded=counters["num_compiled_artifacts_loaded"],
         compiled=counters["num_inductor_compiles"],
+        held_before=rank.get("held_before"),
     )
 
 

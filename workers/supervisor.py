@@ -15,18 +15,35 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from workers.processes import adopt_orphans, die_with_parent, end_descendants, scratch_folder
 
 
-def main() -> int:
-    lifeline, command = int(sys.argv[1]), sys.argv[2:]
+class Engine(Protocol):
+    """A child process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """Its exit status, -n after signal n; ``None`` while it runs."""
+        ...
+
+
+def supervise(start: Callable[[dict[str, str]], Engine], lifeline: int) -> int:
+    """See the engine that ``start`` starts, given its environment variables, to its end.
+
+    Returns:
+        Its exit status, 128 + n when it was killed by signal n.
+    """
     adopt_orphans()
     # The actor decides; a Ctrl-C in the terminal must not race it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with scratch_folder() as scratch:
-        engine = subprocess.Popen(command, env=_with_scratch(scratch), preexec_fn=die_with_parent)
+        engine = start(_with_scratch(scratch))
         try:
             _wait(engine, lifeline)
         finally:
@@ -41,13 +58,18 @@ def _with_scratch(scratch: Path) -> dict[str, str]:
     return os.environ | {"TMPDIR": str(scratch), "VLLM_RPC_BASE_PATH": str(scratch)}
 
 
-def _wait(engine: subprocess.Popen[bytes], lifeline: int) -> None:
+def _wait(engine: Engine, lifeline: int) -> None:
     """Until the engine has ended or the lifeline is closed. Nothing is ever written to the lifeline."""
     pidfd = os.pidfd_open(engine.pid)
     try:
         select.select([pidfd, lifeline], [], [])
     finally:
         os.close(pidfd)
+
+
+def main() -> int:
+    lifeline, command = int(sys.argv[1]), sys.argv[2:]
+    return supervise(lambda env: subprocess.Popen(command, env=env, preexec_fn=die_with_parent), lifeline)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -23,6 +25,7 @@ from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import Store, repositories
 from service.store.records import NewSweep
+from workers.zygote.client import Zygote, can_offer
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +120,7 @@ def running(settings: Settings, store: Store) -> Iterator[Controller]:
 
     Ray starts in the background: a matrix can be audited, and refused, meanwhile.
     """
+    zygotes = _zygotes(settings)
     controller = Controller(settings, store)
     controller.recover()
     leave = threading.Event()
@@ -136,6 +140,16 @@ def running(settings: Settings, store: Store) -> Iterator[Controller]:
     finally:
         leave.set()
         connection.join()
+        for zygote in zygotes:
+            zygote.close()
+
+
+def _zygotes(settings: Settings) -> list[Zygote]:
+    """One for cold starts and one for warm ones. Engines of a cluster run elsewhere, where these do not reach."""
+    folder = Path(tempfile.gettempdir())
+    if not settings.preload or settings.ray_address is not None or not can_offer(folder):
+        return []
+    return [Zygote(str(settings.python), folder, number) for number in range(2)]
 
 
 def _crash(session: Session, sweep_id: str, cell_id: str, why: str) -> None:

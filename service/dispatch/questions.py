@@ -13,6 +13,7 @@ from service.settings import Settings
 from service.tasks import evaluation_of
 from workers import arms, environment
 from workers.protocol import PROTOCOL, AuditCell, AuditReply, AuditRequest, Catalogue, Check, Diagnosis
+from workers.zygote import client
 
 ASK_VERSIONS = (
     "import importlib.metadata as m;"
@@ -101,7 +102,12 @@ def _ask(
         if request is not None:
             (Path(folder) / "request.json").write_text(request)
             arguments += ["--request", str(Path(folder) / "request.json")]
-        _run(settings, arguments, env)
+        variables = environment.for_question(str(questions_cache(settings))) | (env or {})
+        forked = client.ask(str(settings.python), arguments[2:], variables, TIMEOUT_S)
+        if forked is None:
+            _run(settings, arguments, env)
+        else:
+            _check(settings, arguments, *forked, TIMEOUT_S)
         return reply.read_text()
 
 
@@ -127,9 +133,13 @@ def _run(
         ) from error
     except subprocess.TimeoutExpired as error:
         raise EngineEnvironmentError(f"{settings.python} gave no answer within {timeout_s:g} s") from error
-    if done.returncode:
-        last = "\n".join(done.stdout.splitlines()[-arms.LOG_TAIL_LINES :])
-        raise EngineEnvironmentError(
-            f"{settings.python} {arguments[1]} failed (exit status {done.returncode}):\n{last}"
-        )
+    _check(settings, arguments, done.returncode, done.stdout, timeout_s)
     return done.stdout
+
+
+def _check(settings: Settings, arguments: list[str], status: int | None, printed: str, timeout_s: float) -> None:
+    if status is None:
+        raise EngineEnvironmentError(f"{settings.python} gave no answer within {timeout_s:g} s")
+    if status:
+        last = "\n".join(printed.splitlines()[-arms.LOG_TAIL_LINES :])
+        raise EngineEnvironmentError(f"{settings.python} {arguments[1]} failed (exit status {status}):\n{last}")

@@ -47,7 +47,7 @@ class Workplace:
             engine=need.engine,
             patches=need.patches,
             env=need.env,
-            batch=BatchPlan(**need.batch),
+            batch=_timed_batch(BatchPlan(**need.batch)) if timed else BatchPlan(**need.batch),
             taps=need.taps,
             folder=str(folder),
             cache_root=str(cache_root),
@@ -55,10 +55,11 @@ class Workplace:
             timeout_s=self.timeouts.of(need.role),
             phase_timeout_s=self.timeouts.of_phase(need.role),
             silence_s=self.timeouts.of_silence(need.role),
-            known_models=None if timed else str(questions_cache(self.settings)),
+            known_models=None if timed and not self.settings.preload else str(questions_cache(self.settings)),
             toolchain=None if timed else str(self.settings.home / "cache" / "toolchain"),
             trials=[*_again(need), *_perturbed(BatchPlan(**need.batch), need.perturbations)],
             evaluation=evaluation_of(need.evaluation, self.settings),
+            preload=self.settings.preload,
             repeat=repeat,
         )
 
@@ -108,6 +109,11 @@ def _cache(role: Role, repeat: int) -> str:
     """All warm starts share the cache root of the first cold one; every other arm has its own."""
     filled = role is Role.WARM or (role is Role.COLD and repeat == 1)
     return "cache" if filled else f"{_start(role, repeat)}-cache"
+
+
+def _timed_batch(plan: BatchPlan) -> BatchPlan:
+    """The first wave. That a timed start answers, and a warm one as the cold one, it shows; the rest is for others."""
+    return plan.model_copy(update={"waves": plan.waves[:1], "staggered": []})
 
 
 def _again(need: ArmNeed) -> list[Trial]:

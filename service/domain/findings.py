@@ -8,6 +8,7 @@ from service.domain.case import Case, Reason
 from service.domain.residual_findings import ran_twice, shortfall_by_rank
 from service.domain.start_findings import answers, name_of, not_warm, timed_starts
 from service.domain.verdict import Verdict
+from service.domain.wording import listing
 from workers.protocol import (
     ArmReport,
     Check,
@@ -178,6 +179,9 @@ def _proof(start: TimedStart, starts: Sequence[TimedStart]) -> Iterator[str]:
                     f"rank {rank.rank} is not cold: {rank.saved} artifacts saved, {rank.loaded} loaded, "
                     f"{rank.compiled} compiled"
                 )
+    for rank in start.times.artifacts.ranks:
+        if rank.held_before:
+            yield f"rank {rank.rank} held what was compiled before it began: {listing(rank.held_before)}"
     if start.cache_problem is not None:
         yield f"what was compiled may not have been kept: {start.cache_problem}"
 

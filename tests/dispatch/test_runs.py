@@ -87,10 +87,23 @@ def test_the_limits_of_phase_and_silence_go_with_the_arm(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_timed_arm_finds_out_about_models_by_itself(place: Workplace, tmp_path: Path, role: Role) -> None:
-    known = place.arm(need(role), tmp_path, tmp_path).known_models
+def test_a_timed_arm_imports_and_finds_out_about_models_by_itself_when_asked_to(
+    place: Workplace, tmp_path: Path, role: Role
+) -> None:
+    alone = replace(place, settings=Settings(home=tmp_path, preload=False)).arm(need(role), tmp_path, tmp_path)
     timed = role in (Role.COLD, Role.WARM)
-    assert known == (None if timed else str(questions_cache(place.settings)))
+    assert alone.known_models == (None if timed else str(questions_cache(place.settings)))
+    assert not alone.preload
+    arm = place.arm(need(role), tmp_path, tmp_path)
+    assert (arm.known_models, arm.preload) == (str(questions_cache(place.settings)), True)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_timed_arm_is_asked_the_first_wave_alone(place: Workplace, tmp_path: Path, role: Role) -> None:
+    batch = {"seed": 3, "waves": [[5, 1], [2]], "staggered": [[4, 4]]}
+    found = place.arm(need(role, batch=batch), tmp_path, tmp_path).batch
+    whole = BatchPlan(seed=3, waves=[[5, 1], [2]], staggered=[[4, 4]])
+    assert found == (BatchPlan(seed=3, waves=[[5, 1]]) if role in (Role.COLD, Role.WARM) else whole)
 
 
 def test_an_arm_that_evaluates_looks_for_tasks_in_the_operator_s_folder_first(place: Workplace, tmp_path: Path) -> None:

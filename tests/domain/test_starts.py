@@ -39,6 +39,8 @@ DEFECTS: dict[str, tuple[Edit, str]] = {
                                "rank 1 is not warm: it loaded 1 artifacts of the 3 that the cold start saved$"),
     "something saved": (put(f"{LAST}.times.artifacts.ranks.1.saved", 2), "rank 1 is not warm: it saved 2$"),
     "something compiled": (put(f"{LAST}.times.artifacts.ranks.1.compiled", 4), "rank 1 is not warm: it compiled 4$"),
+    "compiled before it began": (put("compile.starts.1.times.artifacts.ranks.1.held_before", ["kernels in C++"]),
+                                 "cold start 2: rank 1 held what was compiled before it began: kernels in C.."),
     "all three": (put(f"{LAST}.times.artifacts.ranks.1", {"rank": 1, "saved": 1, "loaded": 0, "compiled": 1}),
                   "rank 1 is not warm: it loaded 0 artifacts of the 1 that the cold start saved, saved 1 and compiled"),
     "a factor": (put(f"{LAST}.cache_keys", [KEY | {"changed": [CHANGED]}]),

@@ -11,12 +11,13 @@ from pathlib import Path
 from workers.protocol import ArmSpec, AuditRequest
 
 
-def main() -> None:
+def main(command: list[str] | None = None) -> None:
+    """``command``: in place of this process's own arguments."""
     parser = argparse.ArgumentParser(prog="python -m workers.engine", description=__doc__)
     parser.add_argument("command", choices=("describe", "diagnose", "audit", "run"))
     parser.add_argument("--request", type=Path, help="file with the request, JSON")
     parser.add_argument("--reply", type=Path, help="file for the answer, JSON")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(command)
     if arguments.command == "run":
         from workers.engine.arm import run
         from workers.watchdog import signals

@@ -18,6 +18,7 @@ class ProbeExtension:
     """vLLM's ``worker_extension_cls``: its methods join the worker of each rank."""
 
     rank: int
+    held_before: list[str]
 
     def shardproof_record(self, enabled: bool) -> None:
         """Start or stop keeping what the taps see."""
@@ -59,6 +60,7 @@ class ProbeExtension:
         return {
             "rank": self.rank,
             "counters": dict(vars(compilation_counter)),
+            "held_before": self.held_before,
             "compile_seconds": internals.compile_seconds(),
             "fallback": fallback.PROBE.told(self.rank).model_dump(),
             "census": census(),

@@ -106,3 +106,49 @@ def all_vectors_work() -> bool:
     known = resolve(f"{module}:supported_vec_isa_list", purpose)
     claimed = [isa for isa in known if all(flag in claimed_flags for flag in str(isa).split())]
     return len(resolve(f"{module}:valid_vec_isa_list", purpose)()) == len(claimed)
+
+
+CODECACHE = "torch._inductor.codecache"
+IMPORTED_TO_COMPILE = ("torch._inductor.compile_fx",)
+"""What PyTorch imports when it first compiles."""
+HEADER_FOLDERS = {"_HEADER_DIR": ("precompiled_headers",), "_HEADER_LOCK_DIR": ("precompiled_headers", "locks")}
+"""What PyTorch names at import after the temporary folder of then → where it lies below its cache folder."""
+
+
+def place_headers_anew() -> None:
+    """Keep precompiled headers below the temporary folder of now, as a process that imported now would."""
+    purpose = "keep headers compiled by one engine from another that is to start cold"
+    root = resolve("torch._inductor.runtime.cache_dir_utils:default_cache_dir", purpose)()
+    module = importlib.import_module(CODECACHE)
+    for name, below in HEADER_FOLDERS.items():
+        resolve(f"{CODECACHE}:{name}", purpose)
+        setattr(module, name, str(Path(root, *below)))
+
+
+COMPILED = {
+    "kernels in Python": f"{CODECACHE}:PyCodeCache.modules",
+    "kernels in C++": f"{CODECACHE}:CppCodeCache.cache",
+    "wrappers in C++": f"{CODECACHE}:CppPythonBindingsCodeCache.cache",
+    "counters of PyTorch": "torch._dynamo.utils:counters",
+    "compile times": "torch._dynamo.utils:compilation_time_metrics",
+}
+"""Where a process keeps what it compiled, and that it did."""
+REMEMBERED = {
+    "precompiled headers": f"{CODECACHE}:_precompile_header.cache_info",
+    "vector instructions that work": "torch._inductor.cpu_vec_isa:valid_vec_isa_list.cache_info",
+}
+"""Functions that remember what they compiled."""
+
+
+def compiled_here() -> list[str]:
+    """What this process holds of any compilation; nothing in one that has only imported.
+
+    Raises:
+        TargetMissing: when it cannot be told.
+    """
+    from vllm.compilation.counter import compilation_counter
+
+    purpose = "tell that an engine starts with nothing compiled"
+    found = [name for name, path in COMPILED.items() if len(resolve(path, purpose))]
+    found += [name for name, path in REMEMBERED.items() if resolve(path, purpose)().currsize]
+    return found + [f"counter {name} of vLLM" for name, count in vars(compilation_counter).items() if count]

@@ -22,6 +22,8 @@ def register() -> None:
         from workers.watchdog import signals
 
         die_with_parent()
+        # Ranks that are forked do not come here again.
+        os.register_at_fork(after_in_child=die_with_parent)
         signals.register()
         establish({Patch(name): PatchMode(mode) for name, mode in json.loads(asked).items()})
         PROBE.install()

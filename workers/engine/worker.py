@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from workers import environment
+from workers.engine import internals
 from workers.engine.events import emit, phase, process_started
 from workers.engine.steps import believed_scattered, order_of, position, requests_of
 from workers.probes import boundary, capacity, taps
@@ -31,11 +32,13 @@ class TimedWorker:
     """Mixed in before a vLLM worker class. Each method is the parent's, inside a phase."""
 
     rank: int
+    held_before: list[str]
     vllm_config: VllmConfig
     model_runner: Any
     get_model: Callable[[], torch.nn.Module]
 
     def init_device(self) -> None:
+        self.held_before = internals.compiled_here()
         emit("rank", rank=self.rank, started=process_started())
         with phase("init_device", self.rank):
             super().init_device()  # type: ignore[misc]

@@ -25,12 +25,17 @@ class RankTimes(Message):
 
 
 class RankArtifacts(Message):
-    """vLLM's own compilation counters on one rank."""
+    """vLLM's own compilation counters on one rank.
+
+    ``held_before``: what its process held of any compilation before the engine began; nothing, or a start is not what
+    it is called. ``None`` in evidence that was stored when nobody looked.
+    """
 
     rank: int
     saved: int
     loaded: int
     compiled: int
+    held_before: list[str] | None = None
 
 
 class Artifacts(Message):

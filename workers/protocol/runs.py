@@ -66,8 +66,9 @@ class ArmSpec(Message):
     that is not timed a subprocess. They hold nothing compiled. ``toolchain``: a folder of what the C++ compiler needs
     and no model changes (precompiled headers, which vector instructions work), shared by arms that are not timed.
     ``trials`` are run after the batch plan, one by one. An arm with an ``evaluation`` runs that in place of the batch
-    plan. ``repeat``: which start of its role in the run this is, from 1. ``timeout_s``: how long it may take in all;
-    ``phase_timeout_s``: a rank in one phase; ``silence_s``: without any event.
+    plan. ``preload``: its imports need not be its own, see ``workers.zygote``. ``repeat``: which start of its role in
+    the run this is, from 1. ``timeout_s``: how long it may take in all; ``phase_timeout_s``: a rank in one phase;
+    ``silence_s``: without any event.
     """
 
     role: Role
@@ -87,6 +88,7 @@ class ArmSpec(Message):
     toolchain: str | None = None
     trials: list[Trial] = []
     evaluation: Evaluation | None = None
+    preload: bool = True
     repeat: int = 1
 
 
