@@ -24,7 +24,7 @@ os.environ["TMPDIR"] = new
 os.environ["VLLM_CACHE_ROOT"] = os.path.join(new, "vllm")
 
 def lies_in_old():
-    for name, module in list(sys.modules.items()):
+    for name, module in [(name, module) for name, module in sys.modules.items() if not name.endswith("main__")]:
         for attribute, value in list(vars(module).items()) if module else []:
             if isinstance(value, (str, os.PathLike)) and old in str(value):
                 yield f"{name}.{attribute}"
