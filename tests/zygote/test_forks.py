@@ -105,6 +105,7 @@ def test_it_shows_as_what_it_is(stuck: tuple[launch.Launched, int, psutil.Proces
     forked, lifeline, engine = stuck
     assert " ".join(psutil.Process(forked.pid).cmdline()).startswith("workers.supervisor audit")
     assert " ".join(engine.cmdline()).startswith("workers.engine audit")
+    assert "PATH" in engine.environ()
     os.close(lifeline)
     assert ended(forked)
 

@@ -16,6 +16,9 @@ from workers.processes import die_with_parent
 from workers.zygote import preload
 from workers.zygote.requests import Request
 
+ARGUMENTS_ONLY = "SPT_NOENV"
+"""Variable by which ``setproctitle`` keeps to the room of the arguments."""
+
 
 def become_supervisor(request: Request, more: dict[str, str], lifeline: int, output: int) -> NoReturn:
     """Be the supervisor of the engine that ``request`` asks for, and end with its exit status.
@@ -84,8 +87,11 @@ def _redirect(output: int) -> None:
 
 def find_title() -> None:
     """To be called while the environment is where the kernel put it: the title lies beside it, and is lost later."""
+    # Else it is written over the environment, by which others tell whose process this is.
+    os.environ[ARGUMENTS_ONLY] = "1"
     with contextlib.suppress(ImportError):
         importlib.import_module("setproctitle").getproctitle()
+    del os.environ[ARGUMENTS_ONLY]
 
 
 def _be(title: str) -> None:
