@@ -7,27 +7,47 @@ from typing import Any
 
 from service.dispatch import questions
 from service.settings import Settings
-from workers.bench import DEEP, NAMES
+from service.startup import NAME as STARTUP
+from service.startup import startup
+from workers import bench
+
+NAMES = (*bench.NAMES, STARTUP)
+DEEP = bench.DEEP
+QUICK = bench.NAMES
+"""Those that have less to measure. The others are of whole commands."""
+
+REPEATED = (STARTUP,)
 
 
 class UnknownBench(ValueError):
-    """There is no benchmark of this name."""
+    """There is no benchmark of this name, or it has no such option."""
 
 
-def run_bench(name: str, settings: Settings, quick: bool, deep: bool = False) -> dict[str, Any]:
-    """Measure; takes some minutes, and less than one when ``quick``, which leaves out what needs an engine.
+def run_bench(
+    name: str, settings: Settings, quick: bool, deep: bool = False, repeats: int | None = None
+) -> dict[str, Any]:
+    """Measure; takes some minutes, and less when ``quick``, which leaves out what needs an engine, or most of it.
 
-    ``deep``: also what takes minutes for one figure.
+    ``deep``: also what takes minutes for one figure. ``repeats``: so often, once if it is left open.
 
     Returns:
-        ``name``, ``figure`` in ``unit`` (more is better) with its ``goal``, ``rows`` and the ``environment``.
+        ``name``, ``figure`` in ``unit`` with its ``goal`` (``None``: nothing is owed) and which is ``better``, more or
+        less, ``rows``, the ``environment`` and, where the rows need words, ``notes``.
 
     Raises:
-        UnknownBench: when there is nothing of this name to measure, or nothing deep in it.
+        UnknownBench: when there is nothing of this name to measure, or nothing deep or quick in it.
         EngineEnvironmentError: when the engine environment does not answer.
+        NotMeasured: when what was measured is not what it should be.
     """
     if name not in NAMES:
         raise UnknownBench(f"there is no benchmark {name!r}; choose {' or '.join(NAMES)}")
-    if deep and name not in DEEP:
-        raise UnknownBench(f"--deep is for {' and '.join(DEEP)}; leave it out for {name}")
+    for option, asked, of in (
+        ("--deep", deep, DEEP),
+        ("--quick", quick, QUICK),
+        ("--repeats", repeats is not None, REPEATED),
+    ):
+        if asked and name not in of:
+            raise UnknownBench(f"{option} is for {' and '.join(of)}; leave it out for {name}")
+    if name == STARTUP:
+        return startup(settings, repeats or 1)
     return dict(json.loads(questions.bench(settings, name, quick, deep)))

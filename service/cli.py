@@ -21,6 +21,7 @@ from rich.markup import escape
 from service import console as show
 from service import plot
 from service.app import create_app
+from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.dashboard import render_static
 from service.dispatch import questions
@@ -28,6 +29,7 @@ from service.dispatch.controller import running
 from service.dispatch.plan import plan as make_plan
 from service.domain.document import Document, parse
 from service.domain.errors import MatrixError
+from service.domain.startup import NotMeasured
 from service.matrices import quickstart
 from service.report import stored_report
 from service.selftest import selftest as run_selftest
@@ -194,9 +196,12 @@ def selftest(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: residual, fallback.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Only what takes no engine.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"What to measure: {', '.join(BENCHES)}.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Less: no engine, or for full-graph four.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="fallback: up to 14 layers unpatched, some minutes.")] = False,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", min=1, help="startup: how often, once by default.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Measure Shardproof itself, in the engine environment. Takes some minutes.
@@ -204,8 +209,8 @@ def bench(
     What grows is plotted too; with --json the picture is written beside it, as SVG.
     """
     try:
-        result = run_bench(name, Settings(), quick, deep)
-    except UnknownBench as error:
+        result = run_bench(name, Settings(), quick, deep, repeats)
+    except (UnknownBench, NotMeasured) as error:
         raise Refused(str(error)) from error
     show.print_bench(result, console)
     plotted = plot.growth(result["rows"])

@@ -16,6 +16,7 @@ from service.domain.verdict import Verdict
 from service.store import Store, repositories
 from service.store.records import CellRecord, LivePhase, SweepRecord, SweepState
 from service.waiting import Waiting
+from workers.bench import LESS
 
 POLL_S = 0.5
 WAITING_S = 30.0
@@ -151,8 +152,17 @@ def print_bench(result: dict[str, Any], console: Console) -> None:
         tables[tuple(row)].add_row(*map(str, row.values()))
     for table in tables.values():
         console.print(table)
-    reached = "reached" if result["figure"] >= result["goal"] else "not reached"
-    _line(console, f"{result['figure']} {result['unit']}; the goal of {result['goal']} is {reached}")
+    _line(console, f"{result['figure']} {result['unit']}{_goal(result)}")
+    for note in result.get("notes", []):
+        _line(console, note)
+
+
+def _goal(result: dict[str, Any]) -> str:
+    figure, goal, less = result["figure"], result["goal"], result.get("better") == LESS
+    if goal is None:
+        return f" ({'less' if less else 'more'} is better)"
+    reached = figure <= goal if less else figure >= goal
+    return f"; the goal of {'at most ' if less else ''}{goal} is {'reached' if reached else 'not reached'}"
 
 
 def _gravest(reasons: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from service import bench, cli
 from service.dispatch import questions
 from service.settings import Settings
-from workers.bench import NAMES, Measured, __main__, recording, residual, taps, throughput
+from workers.bench import LESS, NAMES, Measured, __main__, recording, residual, taps, throughput
 from workers.engine.clock import clock_steps
 from workers.protocol import Environment
 from workers.residual.sketch import BYTES_PER_TOKEN
@@ -199,7 +199,7 @@ def test_the_process_writes_its_answer(tmp_path: Path, monkeypatch: pytest.Monke
     __main__.main()
     assert asked == [(Path("/models"), True)]
     answer = json.loads(reply.read_text())
-    assert set(answer) == {"name", "figure", "unit", "goal", "rows", "environment"}
+    assert set(answer) == {"name", "figure", "unit", "goal", "better", "rows", "environment"}
     assert (answer["name"], answer["rows"], answer["environment"]["threads"]) == ("residual", [{"hidden": 16}], 1)
 
 
@@ -238,7 +238,41 @@ def test_the_command_shows_and_writes(answered: dict[str, Any], tmp_path: Path, 
     assert json.loads((tmp_path / "bench.json").read_text()) == answered
 
 
+@pytest.mark.parametrize(
+    ("figure", "goal", "said"),
+    [
+        (0.7, 0.8, "; the goal of at most 0.8 is reached"),
+        (0.9, 0.8, "; the goal of at most 0.8 is not reached"),
+        (0.9, None, " (less is better)"),
+    ],
+)
+def test_less_may_be_better_and_nothing_owed(
+    answered: dict[str, Any], figure: float, goal: float | None, said: str
+) -> None:
+    answered |= {"figure": figure, "goal": goal, "better": LESS, "unit": "of it", "notes": ["Where the rest goes."]}
+    done = CliRunner().invoke(cli.app, ["bench", "residual"])
+    assert f"{figure} of it{said}\nWhere the rest goes.\n" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["startup", "--quick"], "--quick is for residual and fallback and full-graph; leave it out for startup"),
+        (["full-graph", "--deep"], "--deep is for fallback; leave it out for full-graph"),
+        (["residual", "--repeats", "2"], "--repeats is for startup; leave it out for residual"),
+    ],
+)
+def test_an_option_that_a_bench_has_not_is_refused(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli.app, ["bench", *arguments])
+    assert isinstance(done.exception, cli.Refused)
+    assert str(done.exception) == said
+
+
+def test_all_that_can_be_measured_is() -> None:
+    assert set(__main__.MEASURES) == set(NAMES) < set(bench.NAMES)
+
+
 def test_another_name_is_refused() -> None:
     done = CliRunner().invoke(cli.app, ["bench", "residuals"])
     assert isinstance(done.exception, cli.Refused)
-    assert str(done.exception) == f"there is no benchmark 'residuals'; choose {' or '.join(NAMES)}"
+    assert str(done.exception) == f"there is no benchmark 'residuals'; choose {' or '.join(bench.NAMES)}"

@@ -17,6 +17,7 @@ PATCHES = "SHARDPROOF_PATCHES"
 TAPS = "SHARDPROOF_TAPS"
 CAPACITY = "SHARDPROOF_CAPACITY"
 FAULTS = "SHARDPROOF_FAULTS"
+COUNTED = "SHARDPROOF_COUNTED"
 
 RANKS_FORK = "SHARDPROOF_RANKS_FORK"
 RANKS_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
@@ -102,6 +103,17 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
         }
         | spec.env
     )
+
+
+def for_peer(cache_root: str, ranks: int, counted: str) -> dict[str, str]:
+    """For vLLM's own startup benchmark: compiles in full as an arm does, without the user's caches or our patches.
+
+    ``counted``: the file that its workers write vLLM's counters to.
+    """
+    own = {name: os.path.join(cache_root, folder) for name, folder in CACHES_OF_THE_GRAPH.items()}
+    kernels = {name: os.path.join(cache_root, "kernels", folder) for name, folder in CACHES_OF_KERNELS.items()}
+    said = {"VLLM_CPU_OMP_THREADS_BIND": _cores(ranks), COUNTED: counted, "PYTHONUNBUFFERED": "1"}
+    return for_question(cache_root) | own | kernels | {"FLASHINFER_CUBIN_DIR": _downloaded_kernels()} | said
 
 
 def _compile_caches(spec: ArmSpec) -> dict[str, str]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.arms import Arm
-from workers.protocol import ArmSpec, BatchPlan, Failure, Outcome, Patch, PatchMode, Role, Settings
+from workers.bench.engines import BenchFailed, start
+from workers.protocol import ArmSpec, BatchPlan, Patch, PatchMode, Role, Settings
 
 RANKS = 2
 LAYERS = 4
@@ -60,10 +59,6 @@ class Times:
     decode: list[float]
 
 
-class BenchFailed(RuntimeError):
-    """An engine of the benchmark did not come through, or did other steps than it was to do."""
-
-
 def cost(folder: Path, models: Path, load: Load | None = None) -> list[dict[str, Any]]:
     """A row for prefill and one for decode. Starts four engines, which takes two minutes or three.
 
@@ -72,9 +67,9 @@ def cost(folder: Path, models: Path, load: Load | None = None) -> list[dict[str,
     """
     load = load or Load()
     found: dict[bool, list[Times]] = {False: [], True: []}
-    for start in range(STARTS):
+    for number in range(STARTS):
         for taps, times in found.items():
-            times.append(split(_step_seconds(_spec(folder, models, load.plan, taps, start)), load))
+            times.append(split(_step_seconds(_spec(folder, models, load.plan, taps, number)), load))
     return rows(found[False], found[True], load)
 
 
@@ -125,11 +120,11 @@ def split(seconds: list[float], load: Load) -> Times:
 
 
 def _waves(seconds: list[float], load: Load) -> Iterator[list[float]]:
-    for start in range(0, len(seconds), load.answer):
-        yield seconds[start : start + load.answer]
+    for first in range(0, len(seconds), load.answer):
+        yield seconds[first : first + load.answer]
 
 
-def _spec(folder: Path, models: Path, plan: BatchPlan, taps: bool, start: int) -> ArmSpec:
+def _spec(folder: Path, models: Path, plan: BatchPlan, taps: bool, number: int) -> ArmSpec:
     kind = "tapped" if taps else "untapped"
     return ArmSpec(
         role=Role.PROBE,
@@ -139,7 +134,7 @@ def _spec(folder: Path, models: Path, plan: BatchPlan, taps: bool, start: int) -
         env={},
         batch=plan,
         taps=taps,
-        folder=str(folder / f"{kind}-{start}"),
+        folder=str(folder / f"{kind}-{number}"),
         cache_root=str(folder / f"{kind}-cache"),
         models_dir=str(models),
         timeout_s=600.0,
@@ -148,14 +143,4 @@ def _spec(folder: Path, models: Path, plan: BatchPlan, taps: bool, start: int) -
 
 
 def _step_seconds(spec: ArmSpec) -> list[float]:
-    with Arm(spec, RANKS, sys.executable) as arm:
-        for _ in arm.follow():
-            pass
-    report, result = arm.report(), arm.result()
-    if report.outcome is not Outcome.OK or result is None:
-        raise BenchFailed(f"the {spec.key} engine ended as {report.outcome}: {_why(report.failure)}")
-    return list(result["step_seconds"])
-
-
-def _why(failure: Failure | None) -> str:
-    return "no reason is known" if failure is None else "\n".join([failure.message, *failure.log_tail])
+    return list(start(spec, RANKS).result["step_seconds"])

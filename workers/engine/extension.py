@@ -67,6 +67,7 @@ class ProbeExtension:
             "norms": norms.hashes(self.get_model()),  # type: ignore[attr-defined]
             "guards": [guard.model_dump() for guard in check_guards()],
             "vectors_work": _vectors_work(),
+            "partitions": internals.partitions(),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 

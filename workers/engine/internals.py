@@ -87,6 +87,19 @@ def compile_seconds() -> dict[str, float]:
     return {name: float(sum(times)) for name, times in metrics.items()}
 
 
+def partitions() -> int | None:
+    """Pieces into which Inductor itself has cut the graphs it compiled in this process, those it leaves alone included.
+
+    0 where it cut none; ``None`` where this PyTorch does not count them.
+    """
+    try:
+        counters = resolve("torch._dynamo.utils:counters", "count the pieces that Inductor cuts a graph into")
+    except TargetMissing:
+        return None
+    # torch/_inductor/scheduler.py counts there what it cuts, whether or not a CUDA graph is made of it.
+    return int(counters["inductor"]["cudagraph_partitions"])
+
+
 def header_folder() -> Path:
     """Where PyTorch keeps its precompiled C++ headers; below the temporary folder."""
     return Path(resolve("torch._inductor.codecache:_HEADER_DIR", "share precompiled headers between arms"))
