@@ -14,13 +14,11 @@ from typing import Annotated, Any, TypeVar
 
 import httpx
 import typer
-import uvicorn
 from rich.console import Console
 from rich.markup import escape
 
 from service import console as show
 from service import plot
-from service.app import create_app
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.dashboard import render_static
@@ -130,6 +128,11 @@ def plan(matrix: MatrixFile) -> None:
 @app.command()
 def serve() -> None:
     """Serve the REST API and the pages."""
+    # The other commands start sooner without.
+    import uvicorn
+
+    from service.app import create_app
+
     settings = Settings()
     if settings.host not in LOOPBACK:
         raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
