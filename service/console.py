@@ -149,7 +149,7 @@ def print_bench(result: dict[str, Any], console: Console) -> None:
             table = tables[tuple(row)] = Table(title=f"bench {result['name']}", title_justify="left")
             for column in row:
                 table.add_column(column.replace("_", " "))
-        tables[tuple(row)].add_row(*map(str, row.values()))
+        tables[tuple(row)].add_row(*("–" if value is None else str(value) for value in row.values()))
     for table in tables.values():
         console.print(table)
     _line(console, f"{result['figure']} {result['unit']}{_goal(result)}")

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from service.domain import startup_rows
 from service.domain.startup import STARTS, NotMeasured, Ours, Peer, PeerStart, check_ours, check_peer, check_same
 from service.settings import Settings
@@ -56,6 +58,7 @@ ANNOUNCED = ("Measuring cold startup time", "Warming up for warm startup", "Meas
 RESULTS = "STARTUP TIME BENCHMARK RESULTS"
 """And with this one it is through with the last."""
 
+WATCHED_S = 3.0
 TIMEOUT_S = 1800.0
 TAIL = 40
 EVENTS_AT_ONCE = 100_000
@@ -100,6 +103,11 @@ def _environment(cell: Any) -> dict[str, Any]:
     return {name: cell["environment"][name] for name in Environment.model_fields}
 
 
+def _others() -> float:
+    """Cores of this machine that are busy while nothing of ours runs, over some seconds."""
+    return psutil.cpu_percent(WATCHED_S) / 100 * (psutil.cpu_count() or 1)
+
+
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
@@ -120,6 +128,7 @@ def _run(folder: Path, home: Path, model: Path, settings: Settings) -> tuple[Our
     folder.mkdir()
     report_file = folder / "report.json"
     arguments: list[str | Path] = ["run", _matrix(folder / "matrix.json", str(model)), "--json", report_file]
+    others = _others()
     begin = time.time()
     _shardproof(arguments, home, folder / "log", settings)
     end = time.time()
@@ -136,7 +145,7 @@ def _run(folder: Path, home: Path, model: Path, settings: Settings) -> tuple[Our
         store.close()
     events = tuple(Event(kind=item.kind, at=item.at, arm=item.arm, rank=item.rank, data=item.data) for item in found)
     concluded = record.ended_at.timestamp() if record.ended_at else end
-    run = Ours(begin, end, sweep.created_at.timestamp(), concluded, events, cell)
+    run = Ours(begin, end, sweep.created_at.timestamp(), concluded, events, cell, others)
     return run, _cache_keys(home / "artifacts" / sweep_id)
 
 
@@ -188,6 +197,7 @@ def _peer(folder: Path, model: Path, settings: Settings) -> tuple[Peer, list[Cac
     once = [f"--num-iters-{kind}=1" for kind in ("cold", "warmup", "warm")]
     arguments = [*once, f"--output-json={results}", "--model", str(model), *arguments_of(ENGINE)]
     command = [str(settings.python), "-m", "workers.bench.peer", *arguments]
+    others = _others()
     begin = time.time()
     with _supervised(command, environment.for_peer(str(cache), RANKS, str(counted))) as process:
         lines = [(time.time(), line) for line in process.stdout or ()]
@@ -197,7 +207,8 @@ def _peer(folder: Path, model: Path, settings: Settings) -> tuple[Peer, list[Cac
         text = "".join(line for _, line in lines)
         raise NotMeasured(f"vLLM's startup benchmark ended with status {status}:\n{_tail(text)}")
     told = [json.loads(line) for line in counted.read_text().splitlines()]
-    return Peer(end - begin, tuple(peer_starts(lines, json.loads(results.read_text()), told))), _cache_keys(cache)
+    starts = tuple(peer_starts(lines, json.loads(results.read_text()), told))
+    return Peer(end - begin, starts, others), _cache_keys(cache)
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workers.actor import RunActor
+from workers import actor
+from workers.actor import COMPARISON, RunActor
 from workers.protocol import (
     ArmSpec,
     Artifacts,
@@ -80,6 +83,13 @@ def play(root: Path, *arms: tuple[Role, int, str, dict[str, str]]) -> Evidence:
     # The script's own imports are all of the standard library.
     python.write_text(f"#!{sys.executable} -S\n{ENGINE}\n")
     python.chmod(0o755)
+    spec = run_of(root, [Check.COMPILE], *arms)
+    *_, last = RunActor(spec.model_dump_json(), str(python)).run()
+    assert last["kind"] == "evidence"
+    return Evidence.model_validate_json(json.dumps(last["data"]))
+
+
+def run_of(root: Path, checks: list[Check], *arms: tuple[Role, int, str, dict[str, str]]) -> RunSpec:
     specs = [
         ArmSpec(
             role=role,
@@ -97,10 +107,7 @@ def play(root: Path, *arms: tuple[Role, int, str, dict[str, str]]) -> Evidence:
         )
         for role, repeat, cache, env in arms
     ]
-    spec = RunSpec(run_id="run", cell="c", checks=[Check.COMPILE], arms=specs, shape=SHAPE)
-    *_, last = RunActor(spec.model_dump_json(), str(python)).run()
-    assert last["kind"] == "evidence"
-    return Evidence.model_validate_json(json.dumps(last["data"]))
+    return RunSpec(run_id="run", cell="c", checks=checks, arms=specs, shape=SHAPE)
 
 
 def cold(repeat: int = 1, cache: str = "", **env: str) -> tuple[Role, int, str, dict[str, str]]:
@@ -208,3 +215,33 @@ def test_old_evidence_is_still_read() -> None:
     """It was stored when there was one start of each kind."""
     plain: dict[str, Any] = {"total_s": 1.0, "ranks": [], "artifacts": {"saved": 0, "loaded": 0, "ranks": []}}
     assert CompileTimes.model_validate(plain).repeats == []
+
+
+@pytest.mark.parametrize(
+    ("checks", "role", "ready"),
+    [
+        ([Check.COMPILE, Check.RESIDUAL], Role.PROBE, [COMPARISON]),
+        ([Check.COMPILE, Check.RESIDUAL], Role.COLD, []),
+        ([Check.COMPILE, Check.RESIDUAL], Role.WARM, []),
+        ([Check.COMPILE, Check.OUTPUTS], Role.PROBE, []),
+    ],
+)
+def test_what_compares_is_imported_while_an_engine_starts_that_nobody_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checks: list[Check], role: Role, ready: list[str]
+) -> None:
+    """And where nothing is compared it is not."""
+
+    class AtOnce(threading.Thread):
+        def start(self) -> None:
+            self.run()
+
+    imported: list[str] = []
+    monkeypatch.setattr(actor.threading, "Thread", AtOnce)
+    monkeypatch.setattr(actor.importlib, "import_module", imported.append)
+    spec = run_of(tmp_path, checks, (role, 1, "cache", {}))
+    RunActor(spec.model_dump_json(), sys.executable)._get_ready(spec.arms[0])
+    assert imported == ready
+
+
+def test_it_is_what_compares() -> None:
+    assert hasattr(importlib.import_module(COMPARISON), "examine")

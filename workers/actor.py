@@ -6,8 +6,10 @@ take the actor with it. An arm that dies ends the run's remaining arms of the sa
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,10 +18,13 @@ from typing import Any
 from workers import cache_root
 from workers.arms import Arm
 from workers.evidence import Result, assemble, compile_times
-from workers.protocol import ArmReport, ArmSpec, Event, Failure, Outcome, Role, RunSpec
+from workers.protocol import ArmReport, ArmSpec, Check, Event, Failure, Outcome, Role, RunSpec
 from workers.starts import TIMED, Starts
 
 PHASE_EVENTS = ("phase-begin",)
+
+COMPARISON = "workers.residual.arms"
+"""Imports torch, which takes seconds."""
 
 
 class RunActor:
@@ -36,6 +41,7 @@ class RunActor:
         """The events of the run as plain dictionaries, the evidence last. A Ray streaming generator."""
         for number, arm in enumerate(self._spec.arms, start=1):
             if not self._pointless(arm):
+                self._get_ready(arm)
                 for event in self._run_arm(arm):
                     yield event.model_dump(mode="json")
             self._forget_cache(arm, self._spec.arms[number:])
@@ -53,6 +59,11 @@ class RunActor:
         failed = [report for report in self._reports if report.outcome is not Outcome.OK]
         unfilled = arm.role is Role.WARM and any(report.role is Role.COLD and report.repeat == 1 for report in failed)
         return unfilled or any(report.role is arm.role for report in failed)
+
+    def _get_ready(self, arm: ArmSpec) -> None:
+        """Import what compares while an engine starts that is not timed. Whoever needs it waits for it."""
+        if Check.RESIDUAL in self._spec.checks and arm.role not in TIMED:
+            threading.Thread(target=importlib.import_module, args=(COMPARISON,), daemon=True).start()
 
     def _run_arm(self, spec: ArmSpec) -> Iterator[Event]:
         yield Event(kind="arm-started", at=time.time(), arm=spec.role)

@@ -45,17 +45,18 @@ class PeerStart:
 
 @dataclass(frozen=True)
 class Peer:
-    """``wall_s``: of the whole command."""
+    """``wall_s``: of the whole command. ``others``: cores that were busy just before it began."""
 
     wall_s: float
     starts: tuple[PeerStart, ...]
+    others: float
 
 
 @dataclass(frozen=True)
 class Ours:
     """A run from the start of its command at ``begin`` to its exit at ``end`` (Unix time, as that of ``events``).
 
-    ``accepted``: when its matrix was, audited. ``concluded``: when its cell had a verdict.
+    ``accepted``: when its matrix was, audited. ``concluded``: when its cell had a verdict. ``others``: as the peer's.
     """
 
     begin: float
@@ -64,6 +65,7 @@ class Ours:
     concluded: float
     events: tuple[Event, ...]
     cell: Json
+    others: float
 
     @property
     def wall_s(self) -> float:

@@ -11,6 +11,9 @@ from service.domain.startup import LOADED, SAVED, Ours, Peer
 
 Row = dict[str, Any]
 
+QUIET = 0.2
+"""Cores that may be busy beforehand without being mentioned."""
+
 
 def ratio(peers: Sequence[Peer], runs: Sequence[Ours]) -> float:
     """Wall time of ours in units of the peer's: of the medians."""
@@ -20,10 +23,7 @@ def ratio(peers: Sequence[Peer], runs: Sequence[Ours]) -> float:
 def rows(peers: Sequence[Peer], runs: Sequence[Ours], prepared_s: float) -> list[Row]:
     """Tables: the commands, the starts of the peer, the arms of ours, and what ours spent without them."""
     return [
-        *(
-            {"round": number, "peer_s": _s(peer.wall_s), "ours_s": _s(run.wall_s), "ratio": ratio([peer], [run])}
-            for number, (peer, run) in enumerate(zip(peers, runs, strict=True), start=1)
-        ),
+        *(_round(number, peer, run) for number, (peer, run) in enumerate(zip(peers, runs, strict=True), start=1)),
         {"before_the_clock": "model built, engine environment described", "s": _s(prepared_s)},
         *(row for number, peer in enumerate(peers, start=1) for row in _peer_rows(number, peer)),
         *(row for number, run in enumerate(runs, start=1) for row in _arm_rows(number, run)),
@@ -35,8 +35,22 @@ def rows(peers: Sequence[Peer], runs: Sequence[Ours], prepared_s: float) -> list
     ]
 
 
+def _round(number: int, peer: Peer, run: Ours) -> Row:
+    return {
+        "round": number,
+        "peer_s": _s(peer.wall_s),
+        "ours_s": _s(run.wall_s),
+        "ratio": ratio([peer], [run]),
+        "others_at_peer": _s(peer.others),
+        "others_at_ours": _s(run.others),
+    }
+
+
 def _peer_rows(number: int, peer: Peer) -> Iterable[Row]:
-    """``outside_s``: importing vLLM, starting and ending processes, which the peer does not report."""
+    """``outside_s``: importing vLLM, starting and ending processes, which the peer does not report.
+
+    The last row is the command around its starts.
+    """
     for start in peer.starts:
         yield {
             "round": number,
@@ -48,6 +62,9 @@ def _peer_rows(number: int, peer: Peer) -> Iterable[Row]:
             "saved": sum(rank[SAVED] for rank in start.counters),
             "loaded": sum(rank[LOADED] for rank in start.counters),
         }
+    around = peer.wall_s - sum(start.wall_s for start in peer.starts)
+    nothing = dict.fromkeys(("startup_s", "outside_s", "compile_s", "saved", "loaded"))
+    yield {"round": number, "peer": "around them", "wall_s": _s(around), **nothing}
 
 
 def _arm_rows(number: int, run: Ours) -> Iterable[Row]:
@@ -94,7 +111,9 @@ def notes(peers: Sequence[Peer], runs: Sequence[Ours], aim: float) -> list[str]:
     Where there are several rounds, of the last.
     """
     peer, run = peers[-1], runs[-1]
-    return [_compared(run), _where_ours_go(run, peer), _where_theirs_go(peer), _aim(peers, runs, aim)]
+    found = [_compared(run), _where_ours_go(run, peer), _where_theirs_go(peer), _aim(peers, runs, aim)]
+    busy = max(*(peer.others for peer in peers), *(run.others for run in runs))
+    return found if busy < QUIET else [*found, _noisy(busy)]
 
 
 def _compared(run: Ours) -> str:
@@ -130,6 +149,10 @@ def _where_theirs_go(peer: Peer) -> str:
 def _aim(peers: Sequence[Peer], runs: Sequence[Ours], aim: float) -> str:
     over = _median([run.wall_s for run in runs]) - aim * _median([peer.wall_s for peer in peers])
     return f"The aim is {aim}: " + (f"{over:.1f} s more than that." if over > 0 else "reached.")
+
+
+def _noisy(busy: float) -> str:
+    return f"Up to {busy:.1f} cores were busy before a command began: the ratio says as much of others. Measure again."
 
 
 def _median(values: Sequence[float]) -> float:

@@ -40,6 +40,7 @@ PEER = Peer(
         PeerStart("warm-up", 30.0, None, None, (COLD, COLD)),
         PeerStart("warm", 20.0, 10.0, 1.5, (WARM, WARM)),
     ),
+    others=0.1,
 )
 
 
@@ -56,7 +57,7 @@ def arm(role: Role, begin: float, end: float) -> list[Event]:
 
 def run(*arms: tuple[Role, float, float]) -> Ours:
     events = tuple(event for role, begin, end in arms for event in arm(role, begin, end))
-    return Ours(begin=1000.0, end=1080.0, accepted=1006.0, concluded=1075.0, events=events, cell=CELL)
+    return Ours(begin=1000.0, end=1080.0, accepted=1006.0, concluded=1075.0, events=events, cell=CELL, others=0.05)
 
 
 RUN = run((Role.REPLICATED, 1010.0, 1030.0), (Role.COLD, 1031.0, 1051.0), (Role.WARM, 1051.0, 1071.0))
@@ -64,7 +65,7 @@ RUN = run((Role.REPLICATED, 1010.0, 1030.0), (Role.COLD, 1031.0, 1051.0), (Role.
 
 def test_the_figure_is_the_ratio_of_the_medians() -> None:
     assert ratio([PEER], [RUN]) == 0.8
-    slow = Ours(1000.0, 1200.0, 1006.0, 1075.0, RUN.events, CELL)
+    slow = Ours(1000.0, 1200.0, 1006.0, 1075.0, RUN.events, CELL, others=1.0)
     assert ratio([PEER, PEER, PEER], [RUN, slow, RUN]) == 0.8
 
 
@@ -87,15 +88,18 @@ def test_of_an_arm_its_engine_is_told_apart() -> None:
 
 def test_the_rows_are_a_table_for_each_side() -> None:
     found = rows([PEER], [RUN], 12.345)
-    assert found[0] == {"round": 1, "peer_s": 100.0, "ours_s": 80.0, "ratio": 0.8}
+    sides = {"peer_s": 100.0, "ours_s": 80.0, "ratio": 0.8}
+    assert found[0] == {"round": 1, **sides, "others_at_peer": 0.1, "others_at_ours": 0.05}
     assert found[1]["s"] == 12.35
     peer = [row for row in found if "peer" in row]
     assert [(row["peer"], row["wall_s"], row["startup_s"], row["outside_s"], row["compile_s"]) for row in peer] == [
         ("cold", 45.0, 30.0, 15.0, 20.0),
         ("warm-up", 30.0, None, None, None),
         ("warm", 20.0, 10.0, 10.0, 1.5),
+        ("around them", 5.0, None, None, None),
     ]
-    assert [(row["saved"], row["loaded"]) for row in peer] == [(2, 0), (2, 0), (0, 2)]
+    assert [(row["saved"], row["loaded"]) for row in peer] == [(2, 0), (2, 0), (0, 2), (None, None)]
+    assert len({tuple(row) for row in peer}) == 1
     ours = [row for row in found if "ours" in row]
     assert [(row["ours"], row["engine_s"], row["own_s"], row["saved"], row["loaded"]) for row in ours] == [
         ("replicated", 15.0, 5.0, None, None),
@@ -112,6 +116,11 @@ def test_the_sentences_say_where_the_rest_goes() -> None:
     assert "it reports 40.0 s; 30.0 s are its warm-up and 30.0 s importing" in theirs
     assert aim == "The aim is 0.5: 30.0 s more than that."
     assert notes([PEER], [RUN], 0.9)[-1] == "The aim is 0.9: reached."
+
+
+def test_a_machine_that_others_use_is_said_to_be_one() -> None:
+    busy = Ours(RUN.begin, RUN.end, RUN.accepted, RUN.concluded, RUN.events, CELL, others=1.26)
+    assert "Up to 1.3 cores" in notes([PEER, PEER], [busy, RUN], 0.5)[-1]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -141,7 +150,7 @@ def test_a_peer_that_did_something_else_is_refused(start: int, found: dict[str, 
     ranks = () if found is None else (one.counters[0], found)
     starts[start] = PeerStart(one.kind, one.wall_s, one.startup_s, one.compile_s, ranks)
     with pytest.raises(NotMeasured, match=said):
-        check_peer(Peer(100.0, tuple(starts)))
+        check_peer(Peer(100.0, tuple(starts), 0.0))
 
 
 def changed(change: Callable[[Any], None]) -> dict[str, Any]:
