@@ -12,9 +12,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,8 @@ def _others() -> float:
 def _prepare(home: Path, settings: Settings) -> Path:
     """Have the model built, and the engine environment described, by a plan. The model's folder."""
     home.mkdir()
-    _shardproof(["plan", _matrix(home / "plan.json", MODEL)], home, home / "plan.log", settings)
+    command, env = _shardproof(home, settings, "plan", _matrix(home / "plan.json", MODEL))
+    _refuse_failed("shardproof plan", _ended(command, env))
     (model,) = (path for path in (home / "models").iterdir() if (path / "config.json").exists())
     return model
 
@@ -127,15 +129,17 @@ def _matrix(path: Path, model: str) -> Path:
 def _run(folder: Path, home: Path, model: Path, settings: Settings) -> tuple[Ours, list[CacheKey]]:
     folder.mkdir()
     report_file = folder / "report.json"
-    arguments: list[str | Path] = ["run", _matrix(folder / "matrix.json", str(model)), "--json", report_file]
+    matrix = _matrix(folder / "matrix.json", str(model))
+    command, env = _shardproof(home, settings, "run", matrix, "--json", report_file)
     others = _others()
     begin = time.time()
-    _shardproof(arguments, home, folder / "log", settings)
+    ended = _ended_by_itself(command, env)
     end = time.time()
+    _refuse_failed("shardproof run", ended)
     report = json.loads(report_file.read_text())
     (cell,) = report["cells"]
     sweep_id = report["sweep"]["id"]
-    store = open_store(Settings(home=home).store_url)
+    store = open_store(Settings(home=home, database_url=None).store_url)
     try:
         with store.reading() as session:
             sweep = repositories.get_sweep(session, sweep_id)
@@ -149,23 +153,10 @@ def _run(folder: Path, home: Path, model: Path, settings: Settings) -> tuple[Our
     return run, _cache_keys(home / "artifacts" / sweep_id)
 
 
-def _shardproof(arguments: Sequence[str | Path], home: Path, log: Path, settings: Settings) -> None:
-    """The command as a user starts it, to its end."""
+def _shardproof(home: Path, settings: Settings, *arguments: str | Path) -> tuple[list[str], dict[str, str]]:
+    """The command as a user types it, and its environment."""
     own = {"SHARDPROOF_HOME": str(home), "SHARDPROOF_PYTHON": str(settings.python)}
-    command = [sys.executable, "-m", "service.launch", *map(str, arguments)]
-    with log.open("wb") as output:
-        done = subprocess.run(
-            command,
-            env=environment.clean() | own,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            preexec_fn=die_with_parent,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    if done.returncode:
-        raise NotMeasured(f"shardproof {arguments[0]} ended with status {done.returncode}:\n{_tail(log.read_text())}")
+    return [sys.executable, "-m", "service.launch", *map(str, arguments)], environment.clean() | own
 
 
 # --- the peer ---------------------------------------------------------------------------------------------------------
@@ -199,39 +190,12 @@ def _peer(folder: Path, model: Path, settings: Settings) -> tuple[Peer, list[Cac
     command = [str(settings.python), "-m", "workers.bench.peer", *arguments]
     others = _others()
     begin = time.time()
-    with _supervised(command, environment.for_peer(str(cache), RANKS, str(counted))) as process:
-        lines = [(time.time(), line) for line in process.stdout or ()]
-        status = process.wait(TIMEOUT_S)
+    ended = _ended(command, environment.for_peer(str(cache), RANKS, str(counted)))
     end = time.time()
-    if status or not results.exists() or not counted.exists():
-        text = "".join(line for _, line in lines)
-        raise NotMeasured(f"vLLM's startup benchmark ended with status {status}:\n{_tail(text)}")
+    _refuse_failed("vLLM's startup benchmark", ended)
     told = [json.loads(line) for line in counted.read_text().splitlines()]
-    starts = tuple(peer_starts(lines, json.loads(results.read_text()), told))
+    starts = tuple(peer_starts(ended.lines, json.loads(results.read_text()), told))
     return Peer(end - begin, starts, others), _cache_keys(cache)
-
-
-@contextmanager
-def _supervised(command: list[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process whose whole tree ends with this block, or with this process."""
-    lifeline, mine = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "workers.supervisor", str(lifeline), *command],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        pass_fds=(lifeline,),
-        start_new_session=True,
-    )
-    os.close(lifeline)
-    try:
-        yield process
-    finally:
-        os.close(mine)
-        process.wait()
 
 
 def peer_starts(
@@ -266,5 +230,58 @@ def _cache_keys(folder: Path) -> list[CacheKey]:
     return [{name: value for name, value in found.items() if isinstance(value, str)} for found in factors]
 
 
-def _tail(text: str) -> str:
-    return "\n".join(text.splitlines()[-TAIL:])
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended. ``lines``: of its output, each with the Unix time at which it came."""
+
+    status: int
+    lines: list[tuple[float, str]]
+
+
+def _ended(command: list[str], env: dict[str, str]) -> Ended:
+    """Run a command under a supervisor: its whole tree ends with it, when its time is up, or with this process."""
+    lifeline, end = os.pipe()
+    with os.fdopen(end, "wb") as mine:
+        supervised = [sys.executable, "-m", "workers.supervisor", str(lifeline), *command]
+        with _started(supervised, env, pass_fds=(lifeline,), start_new_session=True) as process:
+            os.close(lifeline)
+            return _followed(process, mine.close)
+
+
+def _ended_by_itself(command: list[str], env: dict[str, str]) -> Ended:
+    """Run a command that has a supervisor of its own, which notices when the command is killed."""
+    with _started(command, env, preexec_fn=die_with_parent) as process:
+        return _followed(process, process.kill)
+
+
+def _started(command: list[str], env: dict[str, str], **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        **options,
+    )
+
+
+def _followed(process: subprocess.Popen[str], end: Callable[[], None]) -> Ended:
+    """Read all it says. ``end`` ends it when its time is up."""
+    expiry = threading.Timer(TIMEOUT_S, end)
+    expiry.start()
+    try:
+        lines = [(time.time(), line) for line in process.stdout or ()]
+        return Ended(process.wait(), lines)
+    finally:
+        expiry.cancel()
+
+
+def _refuse_failed(what: str, ended: Ended) -> None:
+    if ended.status:
+        last = "".join(line for _, line in ended.lines[-TAIL:])
+        raise NotMeasured(f"{what} ended with status {ended.status}:\n{last}")

@@ -6,9 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from service import startup
@@ -128,11 +132,43 @@ def test_a_command_that_fails_is_told_with_its_words(tmp_path: Path, monkeypatch
     interpreter.write_text("#!/bin/sh\necho nothing here; exit 3\n")
     interpreter.chmod(0o755)
     settings = Settings(home=tmp_path / "home", python=interpreter)
+    monkeypatch.setattr(startup, "WATCHED_S", 0.1)
     with pytest.raises(NotMeasured, match=r"shardproof plan ended with status 2(.|\n)*nothing here"):
         startup.startup(settings, 1)
     with pytest.raises(NotMeasured, match=r"benchmark ended with status 3:\nnothing here"):
         startup._peer(tmp_path / "peer", tmp_path, settings)
     assert not list(settings.home.glob("startup-*"))
+
+
+def test_a_command_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that it has started, when its time is up: here as soon as it has started something."""
+    mark = tmp_path / "started"
+    hanging = ["/bin/sh", "-c", f"sleep 1000 & echo $! > {mark}.new; mv {mark}.new {mark}; wait"]
+
+    class UpWhenStarted(threading.Thread):
+        def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+            super().__init__(daemon=True)
+            self.end = end
+
+        def run(self) -> None:
+            while not mark.exists():
+                time.sleep(0.01)
+            self.end()
+
+        def cancel(self) -> None:
+            self.join()
+
+    monkeypatch.setattr(startup.threading, "Timer", UpWhenStarted)
+    assert startup._ended(hanging, dict(os.environ)).status == 137
+    assert not psutil.pid_exists(int(mark.read_text()))
+
+
+@pytest.mark.parametrize("ended", [startup._ended, startup._ended_by_itself])
+def test_a_command_that_ends_is_told_line_by_line(ended: Callable[..., startup.Ended]) -> None:
+    before = time.time()
+    found = ended(["/bin/sh", "-c", "echo one; echo two >&2; exit 7"], dict(os.environ))
+    assert (found.status, [line for _, line in found.lines]) == (7, ["one\n", "two\n"])
+    assert before <= found.lines[0][0] <= found.lines[1][0] <= time.time()
 
 
 def test_cache_keys_are_read_without_what_differs_between_any_two_commands(tmp_path: Path) -> None:
