@@ -83,8 +83,8 @@ def startup(settings: Settings, repeats: int) -> dict[str, Any]:
         for number in range(1, repeats + 1):
             peer, theirs = _peer(folder / f"peer-{number}", model, settings)
             run, own = _run(folder / f"ours-{number}", folder / "home", model, settings)
-            check_peer(peer)
-            check_ours(run.cell)
+            check_peer(peer, RANKS)
+            check_ours(run.cell, RANKS)
             check_same(theirs, own)
             peers.append(peer)
             runs.append(run)

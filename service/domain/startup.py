@@ -5,7 +5,7 @@ Both are described by what was seen of them from outside; here stands whether ei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +107,8 @@ def _arms(events: Iterable[Event]) -> Iterable[ArmTime]:
             yield ArmTime(event.arm, begun[event.arm], event.at, last - first)
 
 
-def check_peer(peer: Peer) -> None:
-    """Its cold start compiled, its warm one loaded.
+def check_peer(peer: Peer, ranks: int) -> None:
+    """Its cold start compiled and its warm one loaded, on each of ``ranks`` ranks.
 
     Raises:
         NotMeasured: with all that is wrong.
@@ -117,34 +117,35 @@ def check_peer(peer: Peer) -> None:
     _raise(
         "vLLM's benchmark",
         {
-            "a start was not seen on any rank": not all(start.counters for start in peer.starts),
-            "its cold start saved nothing that was compiled": not _each(cold, SAVED),
-            "its cold start loaded what it should compile": _any(cold, LOADED),
-            "its warm-up saved nothing that a warm start could load": not _each(filled, SAVED),
-            "its warm start loaded nothing": not _each(warm, LOADED),
-            "its warm start compiled": _any(warm, COMPILED),
+            "a start was not seen on every rank": any(len(start.counters) != ranks for start in peer.starts),
+            "its cold start saved nothing that was compiled": not _each(cold.counters, SAVED),
+            "its cold start loaded what it should compile": _any(cold.counters, LOADED),
+            "its warm-up saved nothing that a warm start could load": not _each(filled.counters, SAVED),
+            "its warm start loaded nothing": not _each(warm.counters, LOADED),
+            "its warm start compiled": _any(warm.counters, COMPILED),
         },
     )
 
 
-def check_ours(cell: Json) -> None:
-    """The cell passed, with all that the comparison says of it.
+def check_ours(cell: Json, ranks: int) -> None:
+    """The cell passed: its starts were cold and warm on each of ``ranks`` ranks, and all was compared.
 
     Raises:
         NotMeasured: with all that is wrong.
     """
-    cold, warm = cell["compile"]["cold"], cell["compile"]["warm"]
-    residual, outputs = cell["residual"], cell["outputs"]
+    cold, warm = ((cell["compile"][kind] or {}).get("artifacts", {}).get("ranks", []) for kind in (COLD, WARM))
+    residual = cell["residual"]
     _raise(
         "the run",
         {
             f"its verdict is {cell['verdict']}: {'; '.join(cell['reasons'])}": cell["verdict"] != "pass",
-            "it has no cold start that compiled": not cold or not cold["artifacts"]["saved"],
-            "its cold start loaded what it should compile": bool(cold and cold["artifacts"]["loaded"]),
-            "its warm start loaded nothing": not warm or not warm["artifacts"]["loaded"],
-            "its warm start compiled": bool(warm and warm["artifacts"]["saved"]),
+            "a start was not seen on every rank": any(len(start) != ranks for start in (cold, warm)),
+            "its cold start saved nothing that was compiled": not _each(cold, "saved"),
+            "its cold start loaded what it should compile": _any(cold, "loaded"),
+            "its warm start loaded nothing": not _each(warm, "loaded"),
+            "its warm start compiled": _any(warm, "compiled"),
             "it compared no residual": not residual or not residual["sites"],
-            "it compared no outputs": not outputs,
+            "it compared no outputs": not cell["outputs"],
         },
     )
 
@@ -165,12 +166,12 @@ def check_same(peer: Iterable[Json], ours: Iterable[Json]) -> None:
     )
 
 
-def _each(start: PeerStart, counter: str) -> bool:
-    return all(rank[counter] > 0 for rank in start.counters)
+def _each(ranks: Sequence[Json], counter: str) -> bool:
+    return all(rank[counter] > 0 for rank in ranks)
 
 
-def _any(start: PeerStart, counter: str) -> bool:
-    return any(rank[counter] > 0 for rank in start.counters)
+def _any(ranks: Sequence[Json], counter: str) -> bool:
+    return any(rank[counter] > 0 for rank in ranks)
 
 
 def _raise(who: str, wrong: Mapping[str, bool]) -> None:

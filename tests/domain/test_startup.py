@@ -12,13 +12,16 @@ from service.domain.startup import NotMeasured, Ours, Peer, PeerStart, check_our
 from service.domain.startup_rows import notes, ratio, rows, without_engines
 from workers.protocol import Event, Role
 
+
+def times(saved: int, loaded: int) -> dict[str, Any]:
+    ranks = [{"rank": rank, "saved": saved, "loaded": loaded, "compiled": saved} for rank in (0, 1)]
+    return {"artifacts": {"saved": 2 * saved, "loaded": 2 * loaded, "ranks": ranks}}
+
+
 CELL: dict[str, Any] = {
     "verdict": "pass",
     "reasons": [],
-    "compile": {
-        "cold": {"artifacts": {"saved": 2, "loaded": 0}},
-        "warm": {"artifacts": {"saved": 0, "loaded": 2}},
-    },
+    "compile": {"cold": times(saved=1, loaded=0), "warm": times(saved=0, loaded=1)},
     "residual": {"sites": 5, "ranks": 2, "bitwise_equal": True, "worst_score": 0.0},
     "outputs": {"class": "identical"},
 }
@@ -127,8 +130,8 @@ def test_a_machine_that_others_use_is_said_to_be_one() -> None:
 
 
 def test_both_sides_are_taken_as_they_should_be() -> None:
-    check_peer(PEER)
-    check_ours(CELL)
+    check_peer(PEER, 2)
+    check_ours(CELL, 2)
     check_same([{"config_hash": "a"}, {"config_hash": "a"}], [{"config_hash": "a"}])
 
 
@@ -140,7 +143,7 @@ def test_both_sides_are_taken_as_they_should_be() -> None:
         (1, counters(0, 0, 1), "warm-up saved nothing"),
         (2, counters(0, 0, 0), "warm start loaded nothing"),
         (2, counters(0, 1, 1), "warm start compiled"),
-        (2, None, "not seen on any rank"),
+        (2, None, "not seen on every rank"),
     ],
 )
 def test_a_peer_that_did_something_else_is_refused(start: int, found: dict[str, int] | None, said: str) -> None:
@@ -150,7 +153,11 @@ def test_a_peer_that_did_something_else_is_refused(start: int, found: dict[str, 
     ranks = () if found is None else (one.counters[0], found)
     starts[start] = PeerStart(one.kind, one.wall_s, one.startup_s, one.compile_s, ranks)
     with pytest.raises(NotMeasured, match=said):
-        check_peer(Peer(100.0, tuple(starts), 0.0))
+        check_peer(Peer(100.0, tuple(starts), 0.0), 2)
+
+
+def ranks(cell: dict[str, Any], kind: str) -> Any:
+    return cell["compile"][kind]["artifacts"]["ranks"]
 
 
 def changed(change: Callable[[Any], None]) -> dict[str, Any]:
@@ -166,18 +173,20 @@ def changed(change: Callable[[Any], None]) -> dict[str, Any]:
             changed(lambda cell: cell.update(verdict="fail-residual", reasons=["wrong"])),
             "verdict is fail-residual: wrong",
         ),
-        (changed(lambda cell: cell["compile"].update(cold=None)), "no cold start that compiled"),
-        (changed(lambda cell: cell["compile"]["cold"]["artifacts"].update(loaded=1)), "cold start loaded"),
-        (changed(lambda cell: cell["compile"].update(warm=None)), "warm start loaded nothing"),
-        (changed(lambda cell: cell["compile"]["warm"]["artifacts"].update(loaded=0)), "warm start loaded nothing"),
-        (changed(lambda cell: cell["compile"]["warm"]["artifacts"].update(saved=1)), "warm start compiled"),
+        (changed(lambda cell: cell["compile"].update(cold=None)), "not seen on every rank"),
+        (changed(lambda cell: cell["compile"].update(warm=None)), "not seen on every rank"),
+        (changed(lambda cell: ranks(cell, "warm").pop()), "not seen on every rank"),
+        (changed(lambda cell: ranks(cell, "cold")[1].update(saved=0)), "cold start saved nothing"),
+        (changed(lambda cell: ranks(cell, "cold")[1].update(loaded=1)), "cold start loaded"),
+        (changed(lambda cell: ranks(cell, "warm")[1].update(loaded=0)), "warm start loaded nothing"),
+        (changed(lambda cell: ranks(cell, "warm")[1].update(compiled=1)), "warm start compiled"),
         (changed(lambda cell: cell.update(residual=None)), "compared no residual"),
         (changed(lambda cell: cell.update(outputs=None)), "compared no outputs"),
     ],
 )
 def test_a_run_that_did_something_else_is_refused(cell: dict[str, Any], said: str) -> None:
     with pytest.raises(NotMeasured, match=said):
-        check_ours(cell)
+        check_ours(cell, 2)
 
 
 @pytest.mark.parametrize("peer", [[], [{"config_hash": "b"}], [{"config_hash": "a"}, {"config_hash": "b"}]])
