@@ -31,7 +31,7 @@ CONFIGURATIONS: dict[str, Settings] = {
     PIECEWISE: {SP: False},
     FULL: {SP: False, f"{COMPILATION}.splitting_ops": []},
     "SP on, full graph": {SP: True, f"{COMPILATION}.splitting_ops": []},
-    "SP on, Inductor's partition": {SP: True, f"{COMPILATION}.use_inductor_graph_partition": True},
+    "SP on, Inductor partition": {SP: True, f"{COMPILATION}.use_inductor_graph_partition": True},
 }
 COMPILING = "profile"
 """The phase of a rank in which it compiles, or loads what was compiled."""
@@ -133,25 +133,24 @@ def row(layers: int, name: str, cold: Started, warm: Started) -> Row:
 
     ``pieces``: parts that vLLM cut the graph into, those left to be run as they are included
     (``num_piecewise_graphs_seen``, vllm/compilation/backends.py). ``subgraphs``: those of them that are compiled
-    (``num_piecewise_capturable_graphs_seen``). ``compilations``: each for each compile range
+    (``num_piecewise_capturable_graphs_seen``). ``compiles``: each for each compile range
     (``num_backend_compilations``); vLLM asks Inductor for as many, and gives up at the cache key where an equal one is
     there already. ``unique``: different ones (``num_compiled_artifacts_saved``): vLLM keeps each once, by a hash of its
     bytes (``StandaloneCompiledArtifacts``, vllm/compilation/caching.py). ``inductor_pieces``: parts that Inductor's own
-    partition has cut, for CUDA graphs: there are none on CPU. ``compile_s``: the slowest rank's profiling run, within
-    which all is compiled or loaded.
+    partition has cut, for CUDA graphs: there are none on CPU. ``compile_s``, ``load_s``: the slowest rank's profiling
+    run, within which all is compiled, or loaded. ``peak_mib``: resident memory of each rank of the cold engine.
     """
     return {
         "layers": layers,
         "configuration": name,
         "cold_s": round(cold.report.wall_s, 2),
         "warm_s": round(warm.report.wall_s, 2),
-        "cold_compile_s": compile_s(cold.arm.events),
-        "warm_compile_s": compile_s(warm.arm.events),
-        "cold_peak_mib": _peaks(cold.result),
-        "warm_peak_mib": _peaks(warm.result),
+        "compile_s": profiled_s(cold.arm.events),
+        "load_s": profiled_s(warm.arm.events),
+        "peak_mib": _peaks(cold.result),
         "pieces": _most(cold.result, "num_piecewise_graphs_seen"),
         "subgraphs": _most(cold.result, "num_piecewise_capturable_graphs_seen"),
-        "compilations": _most(cold.result, "num_backend_compilations"),
+        "compiles": _most(cold.result, "num_backend_compilations"),
         "unique": _most(cold.result, "num_compiled_artifacts_saved"),
         "loaded": _most(warm.result, "num_compiled_artifacts_loaded"),
         "inductor_pieces": max((rank["partitions"] for rank in cold.result["ranks"]), key=lambda n: n or 0),
@@ -159,7 +158,7 @@ def row(layers: int, name: str, cold: Started, warm: Started) -> Row:
     }
 
 
-def compile_s(events: Sequence[Mapping[str, Any]]) -> float:
+def profiled_s(events: Sequence[Mapping[str, Any]]) -> float:
     """Seconds of the rank that took longest to compile, or to load.
 
     Raises:
@@ -195,5 +194,5 @@ def _rewritten(result: Result) -> int:
 
 
 def _peaks(result: Result) -> list[int]:
-    """Peak resident memory, rank by rank."""
+    """Rank by rank."""
     return [rank["peak_rss_bytes"] // MIB for rank in result["ranks"]]
