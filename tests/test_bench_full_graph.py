@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch._dynamo import utils
+from torch._inductor import scheduler
 
 from workers.bench import LESS, full_graph
 from workers.bench.engines import BenchFailed
 from workers.bench.full_graph import CONFIGURATIONS, FULL, PIECEWISE, Extent, check, profiled_s, ratio, row
+from workers.engine import internals
 from workers.protocol import Role
 
 SP_ON = "SP on, full graph"
@@ -143,3 +147,14 @@ def test_quick_has_what_the_figure_needs() -> None:
     quick: Extent = full_graph.QUICK
     assert set(quick.configurations) >= {PIECEWISE, FULL}
     assert len(quick.layers) * len(quick.configurations) < 8
+
+
+def test_inductor_s_own_pieces_are_those_that_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under the name that the installed version uses. Where there are no counters nothing is known."""
+    assert 'counters["inductor"]["cudagraph_partitions"] += len(partitions)' in inspect.getsource(scheduler)
+    before = internals.partitions()
+    assert before is not None
+    monkeypatch.setitem(utils.counters["inductor"], "cudagraph_partitions", before + 3)
+    assert internals.partitions() == before + 3
+    monkeypatch.delattr(utils, "counters")
+    assert internals.partitions() is None
