@@ -22,6 +22,7 @@ from workers.protocol import (
     CompileTimes,
     Environment,
     Evidence,
+    Failure,
     OutputComparison,
     Patch,
     PatchState,
@@ -74,6 +75,7 @@ def _sweep(sweep: SweepRecord) -> Json:
         "ended_at": _time(sweep.ended_at),
         "state": str(sweep.state),
         "matrix": sweep.matrix,
+        "artifacts_removed_at": _time(sweep.artifacts_removed_at),
     }
 
 
@@ -102,16 +104,26 @@ def _cell(cell: CellRecord, run: RunRecord | None, sweep: SweepRecord, matrix: s
         "ended_at": _time(cell.ended_at),
         "verdict": None if cell.verdict is None else str(cell.verdict),
         "ok": cell.ok,
-        "reasons": list(cell.reasons),
+        "reasons": _reasons(cell, sweep),
         "duplicate_of": cell.duplicate_of,
         "failure": None if run is None else run.failure,
-        **_evidence(evidence),
+        **_evidence(evidence, kept=sweep.artifacts_removed_at is None),
         "environment": _environment(cell, evidence, sweep),
         "reproduce": shlex.join(["shardproof", "run", matrix, "--cell", cell.name]),
     }
 
 
-def _evidence(evidence: Evidence | None) -> Json:
+def _reasons(cell: CellRecord, sweep: SweepRecord) -> list[str]:
+    """As they were found. What they name of the sweep's folder may be gone since."""
+    names_files = any(sweep.id in reason for reason in cell.reasons)
+    if sweep.artifacts_removed_at is None or not names_files:
+        return list(cell.reasons)
+    when = _time(sweep.artifacts_removed_at)
+    return [*cell.reasons, f"note: the files of this sweep were removed at {when}; those named above are gone"]
+
+
+def _evidence(evidence: Evidence | None, kept: bool) -> Json:
+    """``kept``: the files that the arms left are still there."""
     if evidence is None:
         return {
             "arms": [],
@@ -126,7 +138,7 @@ def _evidence(evidence: Evidence | None) -> Json:
             "accuracy": None,
         }
     return {
-        "arms": [_arm(arm) for arm in evidence.arms],
+        "arms": [_arm(arm, kept) for arm in evidence.arms],
         "exercised": evidence.exercised.model_dump(mode="json"),
         "compile": {"cold": _times(evidence.compile.cold), "warm": _times(evidence.compile.warm)},
         "starts": [_start(start) for start in evidence.compile.starts],
@@ -139,8 +151,13 @@ def _evidence(evidence: Evidence | None) -> Json:
     }
 
 
-def _arm(arm: ArmReport) -> Json:
-    return arm.model_dump(mode="json", include={"role", "outcome", "wall_s", "failure", "peak_rss_bytes", "repeat"})
+def _arm(arm: ArmReport, kept: bool) -> Json:
+    shown = arm if kept or arm.failure is None else _without_files(arm, arm.failure)
+    return shown.model_dump(mode="json", include={"role", "outcome", "wall_s", "failure", "peak_rss_bytes", "repeat"})
+
+
+def _without_files(arm: ArmReport, failure: Failure) -> ArmReport:
+    return arm.model_copy(update={"failure": failure.model_copy(update={"stacks": None})})
 
 
 def _times(times: CompileTimes | None) -> Json | None:

@@ -46,6 +46,17 @@ class Settings(BaseSettings):
         description="Fork engines from a process that has imported vLLM. `false`: each engine imports by itself, as a "
         "server in production does, and its time holds that.",
     )
+    retention_sweeps: int = Field(
+        default=100,
+        ge=0,
+        description="The artifacts of so many ended sweeps are kept; those of older ones are removed.",
+    )
+    retention_bytes: int = Field(
+        default=20 * 2**30,
+        ge=0,
+        description="So many bytes of artifacts of ended sweeps are kept, and the newest sweep's in any case.",
+    )
+
     tasks_dir: Path | None = Field(
         default=None, description="Folder of evaluation tasks of your own, in lm_eval's format. They may run code."
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from service.dispatch import identity
+from service.dispatch import identity, retention
 from service.dispatch.cluster import cluster
 from service.dispatch.plan import Plan, plan
 from service.dispatch.sweep import SweepDriver
@@ -77,10 +77,12 @@ class Controller:
         try:
             if self._cluster_error is not None:
                 raise self._cluster_error
+            retention.claim(self._settings.artifacts_dir / sweep_id)
             SweepDriver(sweep_id, planned, self._settings, self._store, self._runs).drive()
         except Exception as error:
             logger.exception("sweep %s", sweep_id)
             self._give_up(sweep_id, f"the sweep could not go on: {type(error).__name__}: {error}")
+        self._tidy([sweep_id])
 
     def _give_up(self, sweep_id: str, why: str) -> None:
         with self._store.transaction() as session:
@@ -92,7 +94,7 @@ class Controller:
     def recover(self) -> list[str]:
         """Conclude what controllers that are no longer there left unfinished; the ids of their sweeps.
 
-        Their engines ended with them.
+        Their engines ended with them. What they left on disk and serves nobody is taken away.
         """
         why = "the controller that drove this sweep ended before this cell did; run the matrix again"
         with self._store.transaction() as session:
@@ -101,7 +103,17 @@ class Controller:
             sweeps = repositories.abandoned_sweeps(session, identity.alive)
             for sweep_id in sweeps:
                 repositories.end_sweep(session, sweep_id)
+        self._tidy(sweeps)
         return sweeps
+
+    def _tidy(self, ended: list[str]) -> None:
+        """Take away what serves nobody any more. What cannot be taken away costs disk and no sweep."""
+        try:
+            for sweep_id in ended:
+                retention.forget_caches(self._settings.artifacts_dir / sweep_id)
+            retention.tidy(self._settings, self._store)
+        except Exception:
+            logger.exception("old artifacts in %s", self._settings.artifacts_dir)
 
     def connected(self, error: BaseException | None = None) -> None:
         """Sweeps may start; with ``error``, none can."""

@@ -60,6 +60,8 @@ class NewSweep:
 
 @dataclass(frozen=True)
 class SweepRecord:
+    """``artifacts_removed_at``: since when its files are gone; ``None`` while they have not been removed."""
+
     id: str
     name: str
     created_at: datetime
@@ -69,6 +71,7 @@ class SweepRecord:
     matrix: dict[str, Any]
     timeouts: dict[str, Any]
     environment: Environment | None
+    artifacts_removed_at: datetime | None = None
 
 
 @dataclass(frozen=True)

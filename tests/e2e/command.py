@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,14 @@ def engine_processes() -> list[psutil.Process]:
     return found
 
 
+def own_processes() -> Iterator[psutil.Process]:
+    """Every process below a command that was started here, whatever it is called and whoever is its parent now."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("TMPDIR", "").startswith(str(SCRATCH)):
+                yield process
+
+
 @dataclass(frozen=True)
 class Leftovers:
     """What of an engine can stay behind outside of the home folder."""
@@ -101,4 +111,4 @@ class Leftovers:
     @classmethod
     def now(cls) -> Leftovers:
         files = frozenset({*Path("/dev/shm").iterdir(), *SCRATCH.iterdir()})
-        return cls(frozenset(process.pid for process in engine_processes()), files)
+        return cls(frozenset(process.pid for process in own_processes()), files)

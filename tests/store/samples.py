@@ -221,13 +221,15 @@ def evidence(**fields: Any) -> Evidence:
     return Evidence(**{**healthy, **fields})
 
 
-def finish(store: Store, cell_id: str, found: Evidence | None, run_id: str = "run-1") -> None:
+def finish(
+    store: Store, cell_id: str, found: Evidence | None, run_id: str = "run-1", reason: str = "all checks held"
+) -> None:
     """Take an audited cell through one run to its end."""
     advance(store, cell_id, State.QUEUED, State.LEASED, State.RUNNING)
     with store.transaction() as session:
         repositories.create_run(session, SWEEP, cell_id, run_spec(run_id, cell_id), State.RUNNING)
         repositories.finish_run(session, run_id, State.FINISHED, found)
-        repositories.conclude_cell(session, SWEEP, cell_id, Verdict.PASS, True, ["all checks held"], State.FINISHED)
+        repositories.conclude_cell(session, SWEEP, cell_id, Verdict.PASS, True, [reason], State.FINISHED)
 
 
 def phase(cell_id: str, rank: int, name: str, at: float = 1.0, **fields: Any) -> NewEvent:

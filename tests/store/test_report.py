@@ -172,3 +172,23 @@ def test_the_command_line_that_reproduces_survives_a_shell(store: Store) -> None
     with store.reading() as session:
         (found,) = stored_report(session, SWEEP, "my matrix.yaml")["cells"]
     assert shlex.split(found["reproduce"]) == ["shardproof", "run", "my matrix.yaml", "--cell", name]
+
+
+def test_files_that_were_removed_are_not_pointed_at(store: Store) -> None:
+    stacks = f"/home/artifacts/{SWEEP}/cells/c0/run/cold/stacks.txt"
+    failure = Failure(phase="profile", rank=1, message="it hung", log_tail=["last"], stacks=stacks)
+    hung = arm_report(Role.COLD).model_copy(update={"outcome": Outcome.TIMED_OUT, "failure": failure})
+    add_sweep(store, cells=2)
+    finish(store, "c0", evidence(arms=[hung]), reason=f"timed-out: it hung. Stacks: {stacks}.")
+    finish(store, "c1", evidence(arms=[hung]), "run-2", reason="timed-out: it hung")
+    before = report_of(store)
+    with store.transaction() as session:
+        repositories.note_artifacts_removed(session, SWEEP, 1796000000.0)
+    after = report_of(store)
+    assert before["sweep"]["artifacts_removed_at"] is None
+    assert after["sweep"]["artifacts_removed_at"] == "2026-11-30T00:53:20+00:00"
+    first, second = after["cells"]
+    assert first["arms"][0]["failure"] == {**before["cells"][0]["arms"][0]["failure"], "stacks": None}
+    assert [text.partition(" ")[0] for text in first["reasons"]] == ["timed-out:", "note:"]
+    assert "removed at 2026-11-30T00:53:20+00:00" in first["reasons"][1]
+    assert second["reasons"] == before["cells"][1]["reasons"]

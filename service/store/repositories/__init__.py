@@ -17,7 +17,7 @@ from service.store.repositories.cells import (
     set_cell_state,
     set_duplicate,
 )
-from service.store.repositories.events import add_events, events_after, latest_phases
+from service.store.repositories.events import add_events, events_after, latest_phases, note_artifacts_removed
 from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, set_run_state
 from service.store.repositories.sweeps import (
     abandoned_sweeps,
@@ -49,6 +49,7 @@ __all__ = [
     "latest_runs",
     "lease_arm",
     "list_sweeps",
+    "note_artifacts_removed",
     "record_audit",
     "release_arms",
     "set_cell_state",

@@ -13,11 +13,18 @@ from service.store.models import CellRow, EventRow
 from service.store.records import EventRecord, LivePhase, NewEvent
 from workers.protocol import Role
 
+ARTIFACTS_REMOVED = "artifacts-removed"
+
 
 def add_events(session: Session, events: Sequence[NewEvent]) -> None:
     """Append events, in the order given."""
     if events:
         session.execute(insert(EventRow), [asdict(event) for event in events])
+
+
+def note_artifacts_removed(session: Session, sweep_id: str, at: float) -> None:
+    """Record that the files of a sweep are gone since ``at``, Unix time. What the store has of it stays."""
+    add_events(session, [NewEvent(sweep_id, at, ARTIFACTS_REMOVED)])
 
 
 def events_after(session: Session, sweep_id: str, after_id: int, limit: int) -> list[EventRecord]:

@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from service.domain.cell import Cell
 from service.domain.lifecycle import State
-from service.store.models import CellRow, SweepRow
+from service.store.models import CellRow, EventRow, SweepRow
 from service.store.records import NewSweep, SweepRecord, SweepState, SweepSummary, UnknownRecord
+from service.store.repositories.events import ARTIFACTS_REMOVED
 from workers.protocol import Environment
 
 
@@ -45,7 +46,14 @@ def get_sweep(session: Session, sweep_id: str) -> SweepRecord:
         matrix=row.matrix,
         timeouts=row.timeouts,
         environment=None if row.environment is None else Environment.model_validate(row.environment),
+        artifacts_removed_at=_artifacts_removed_at(session, sweep_id),
     )
+
+
+def _artifacts_removed_at(session: Session, sweep_id: str) -> datetime | None:
+    query = select(func.min(EventRow.at)).where(EventRow.sweep_id == sweep_id, EventRow.kind == ARTIFACTS_REMOVED)
+    at = session.scalars(query).one()
+    return None if at is None else datetime.fromtimestamp(at, UTC)
 
 
 def list_sweeps(session: Session, limit: int, before: str | None = None) -> list[SweepSummary]:
