@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Engines are started one at a time; what starts none is spread over two processes, a file to each.
 QUICK := -m 'not engine' -n 2 --dist loadfile
 
-.PHONY: setup demo test selftest quick check format clean
+.PHONY: setup demo test selftest soak quick check format clean
 
 setup: $(READY)
 
@@ -27,6 +27,9 @@ test: setup ## All tests, those with a real engine included
 
 selftest: setup ## The whole catalogue of known faults against the residual check
 	$(BIN)/shardproof selftest
+
+soak: setup ## Twenty runs one after the other leave nothing behind
+	SOAK_RUNS=20 $(BIN)/pytest tests/e2e/test_without_trace.py
 
 quick: setup ## What needs no engine
 	$(BIN)/pytest $(QUICK)

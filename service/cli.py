@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from service import console as show
+from service import doctor as diagnosis
 from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
@@ -165,16 +166,9 @@ def status(
 
 @app.command()
 def doctor() -> None:
-    """Show the engine environment: versions, patches, guards."""
-    found = questions.diagnose(Settings())
-    machine = found.environment
-    _say(f"vLLM {machine.vllm}, torch {machine.torch}, Ray {machine.ray}, Python {machine.python}")
-    _say(f"device {machine.device}, {machine.devices} GPUs, {machine.cores} cores")
-    for patch, state in found.patches.items():
-        _say(f"patch {patch}: {state}")
-    for guard in found.guards:
-        held = {True: "holds", False: "does not hold", None: "cannot be checked here"}[guard.held]
-        _say(f"guard {guard.name}: {held} ({guard.detail})")
+    """Show the engine environment: versions, what each patch means there, guards."""
+    for line in diagnosis.lines(questions.diagnose(Settings())):
+        _say(line)
 
 
 @app.command()

@@ -120,8 +120,9 @@ def test_doctor_says_versions_patches_and_guards(home: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     for word in (
         "vLLM 0.",
-        "patch full_graph_sp: native",
-        "patch fallback_fast_path: native",
+        "patch full_graph_sp: native. vLLM 0.",
+        "patch fallback_fast_path: native. vLLM 0.",
+        "nothing is gained unless torch._inductor.graph logs at INFO",
         "guard config-rule: holds",
     ):
         assert word in answer.stdout

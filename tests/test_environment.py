@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from service.domain import reserved
 from workers import environment
 from workers.protocol import ROUNDING, ArmSpec, BatchPlan, Fault, Patch, PatchMode, Role, Trial
 
@@ -151,3 +152,13 @@ def test_arms_that_are_not_timed_share_the_kernels_they_compile(user_s: Path) ->
     for name in environment.CACHES_OF_THE_GRAPH:
         one, other = (given[name] for given in untimed)
         assert one != other
+
+
+def test_no_cell_can_give_an_arm_the_caches_of_another() -> None:
+    folders = {*environment.CACHES_OF_THE_GRAPH, *environment.CACHES_OF_KERNELS, "VLLM_CACHE_ROOT", "TMPDIR"}
+    assert folders == reserved.OF_THE_ARM
+
+
+def test_the_one_variable_of_ours_that_a_cell_may_set_is_read_by_the_engine() -> None:
+    source = (Path(environment.__file__).parent / "platforms" / "cpu.py").read_text()
+    assert {name for name in reserved.ALLOWED if f'"{name}"' not in source} == set()

@@ -26,6 +26,16 @@ KEYS: dict[str, KeyInfo] = {
 NEEDED_BY = {"prompt_embeds": "enable_prompt_embeds", "prefix_caching": "enable_prefix_caching"}
 """Options of ``batch`` → the engine's switch for what they use, turned on along with them."""
 
+OF_THE_ARM = frozenset({
+    "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH",
+    "FLASHINFER_WORKSPACE_BASE", "DG_JIT_CACHE_DIR", "TILELANG_CACHE_DIR", "TVM_FFI_CACHE_DIR", "TMPDIR",
+})  # fmt: skip
+"""Variables that give an arm folders of its own: another value would make a cold start warm, or leave files behind."""
+
+OWN_PREFIX = "SHARDPROOF_"
+ALLOWED = frozenset({"SHARDPROOF_CPU_COLLECTIVE"})
+"""The one variable of ours that is a setting of the engine: which all-reduce a CPU has."""
+
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -43,8 +53,16 @@ def is_variable(key: str) -> bool:
 
 
 def check_variable_name(key: str, path: Path, problems: Problems) -> bool:
-    """Whether ``env.NAME`` names a variable; if it does not, that is noted."""
+    """Whether ``env.NAME`` names a variable that a cell may set; if it does not, that is noted."""
     name = key.removeprefix(f"{ENV}.")
+    if name in OF_THE_ARM:
+        message = f"{show(name)} is set by Shardproof: every start has folders of its own, so that a cold one is cold"
+        problems.add("variable-taken", message, path, f"Remove {ENV}.{name}")
+        return False
+    if name.startswith(OWN_PREFIX) and name not in ALLOWED:
+        message = f"{show(name)} is a variable of Shardproof's own and no setting of an engine"
+        problems.add("variable-taken", message, path, f"Remove {ENV}.{name}, or set it where Shardproof is started")
+        return False
     if _VARIABLE.fullmatch(name):
         return True
     message = f"{show(name)} is not the name of an environment variable"

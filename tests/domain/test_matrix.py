@@ -204,6 +204,9 @@ def test_reserved_values_are_compared_in_the_form_that_cells_carry() -> None:
         ({"env": {"1A": 1}}, "variable-name", ("env", "1A"), "env.A"),
         ({"env.A": [1]}, "wrong-type", ("env.A",), "one string"),
         ({"env": None}, "wrong-type", ("env",), "env.NAME"),
+        ({"env.VLLM_CACHE_ROOT": "/x"}, "variable-taken", ("env.VLLM_CACHE_ROOT",), "Remove env.VLLM_CACHE_ROOT"),
+        ({"env": {"TRITON_CACHE_DIR": "/x"}}, "variable-taken", ("env", "TRITON_CACHE_DIR"), "Remove"),
+        ({"env.SHARDPROOF_TAPS": 1}, "variable-taken", ("env.SHARDPROOF_TAPS",), "where Shardproof is started"),
         ({"environment": "nightly"}, "unknown-environment", ("environment",), "Only default is known"),
         ({"environment": ["default"]}, "unknown-environment", ("environment",), "Only default is known"),
         ({"batch.max_tokens": 0}, "wrong-value", ("batch.max_tokens",), "1 or more"),
@@ -296,6 +299,7 @@ def test_entries_bring_name_expect_and_checks() -> None:
         ({"matrix": {"seed": []}}, "empty", ("matrix", "seed"), "remove the axis"),
         ({"matrix": {"seed": [1, "x"]}}, "wrong-type", ("matrix", "seed", 1), "an integer"),
         ({"matrix": {"env.a": [1, 2]}}, "variable-name", ("matrix", "env.a"), "env.A"),
+        ({"matrix": {"env.TMPDIR": ["/x"]}}, "variable-taken", ("matrix", "env.TMPDIR"), "Remove env.TMPDIR"),
         ({"matrix": {"include": [{}]}}, "unknown-key", ("matrix", "include"), "beside matrix"),
         (
             {"matrix": {"compilation_config": [{"mode": 1}], "compilation_config.mode": [2]}},

@@ -28,6 +28,7 @@ include:
     model: tiny:llama?rms_norm_eps=1e-3
     compilation_config.pass_config.enable_sp: true
     compilation_config.splitting_ops: []
+    patches.fallback_fast_path: "off"
     expect: not-exercised
 """
 
@@ -61,3 +62,13 @@ def test_a_norm_the_pass_does_not_know_is_not_exercised(controls: Finished) -> N
         "expected": 5, "matched": 0, "per_rank": [0, 0], "expected_per_rank": [5, 5],
     }  # fmt: skip
     assert cell["residual"]["bitwise_equal"] is True
+
+
+def test_without_the_fast_path_vllm_s_operations_take_the_slow_one(controls: Finished) -> None:
+    found = controls.cell("unknown-norm")["fallback"]
+    assert (found["state"], found["arm"], found["reason"]) == ("removed", "probe", None)
+    slow = {arm["arm"]: [{op["op"] for op in rank["ops"]} for rank in arm["ranks"]] for arm in found["arms"]}
+    unpatched = {"vllm::all_reduce", "vllm::unified_attention_with_output"}
+    assert [ops >= unpatched for ops in slow["probe"]] == [True, True]
+    assert [ops & unpatched for ops in slow["replicated"]] == [set(), set()], "there the patch is on"
+    assert found["calls"] == sum(map(len, slow["probe"]))

@@ -175,6 +175,21 @@ def test_phases_and_rest_make_the_outer_wall_time(demo: Finished, kind: str) -> 
         assert ("inductor_codegen" in names) == (kind == "cold")
 
 
+def test_fallbacks_are_counted_on_every_rank_of_every_arm(demo: Finished) -> None:
+    found = demo.cell("sp-full-graph")["fallback"]
+    arms = {arm["arm"]: arm["ranks"] for arm in found["arms"]}
+    assert arms.keys() == {"cold", "warm", "probe", "replicated", "reference"}
+    assert {rank["reason"] for ranks in arms.values() for rank in ranks} == {None}
+    # vLLM's operations go past the log line; a CPU kernel of another namespace does not.
+    assert [[op["op"] for op in rank["ops"]] for rank in arms["cold"]] == [["_C::onednn_mm"]] * TP
+    assert [rank["fast_calls"] > 1 for rank in arms["cold"]] == [True] * TP
+    assert (found["arm"], found["state"], found["calls"]) == ("cold", "native", TP)
+    assert found["fast_calls"] == sum(rank["fast_calls"] for rank in arms["cold"])
+    assert [(rank["calls"], rank["fast_calls"]) for rank in arms["warm"]] == [(0, 0)] * TP
+    # Nobody reads that log here, and this PyTorch makes the text where it is read.
+    assert (found["eager"], found["characters"], found["slow_path_s"]) == (False, 0, 0.0)
+
+
 def test_nothing_of_it_is_left_on_the_machine(quickstart: tuple[Finished, Leftovers, Leftovers]) -> None:
     _, before, after = quickstart
     assert after.processes <= before.processes

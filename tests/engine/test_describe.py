@@ -9,6 +9,8 @@ import pytest
 from service.domain.document import parse
 from service.domain.errors import MatrixError
 from service.domain.matrix import expand
+from workers.engine import internals
+from workers.probes import fallback as probe_of_fallbacks
 from workers.probes.describe import describe, diagnose
 from workers.protocol import Catalogue, Patch, PatchState
 
@@ -77,6 +79,35 @@ def test_diagnosis_has_every_patch_and_guard() -> None:
     assert found.patches == dict.fromkeys(Patch, PatchState.NATIVE)
     assert [guard.name for guard in found.guards] == ["config-rule", "sp-pass", "async-tp-pass", "runner-helper"]
     assert False not in [guard.held for guard in found.guards]
+    assert found.missing == {}
+    assert found.formats_unread is False, "torch 2.13 makes the text where it is read"
+
+
+@pytest.mark.usefixtures("native_patches")
+def test_diagnosis_tells_a_torch_that_formats_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._inductor.graph
+
+    monkeypatch.setattr(torch._inductor.graph, "LazyString", lambda func, *args: func(*args))
+    assert diagnose().formats_unread is True
+    monkeypatch.setattr(internals, "GRAPH", "torch._inductor.no_such_module")
+    monkeypatch.setattr(probe_of_fallbacks, "GRAPH", "torch._inductor.no_such_module")
+    assert diagnose().formats_unread is None
+
+
+@pytest.mark.usefixtures("native_patches")
+def test_diagnosis_names_what_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._inductor.graph
+    from vllm.compilation.passes.fusion import sequence_parallelism
+
+    with monkeypatch.context() as moved:
+        moved.delattr(sequence_parallelism, "SequenceParallelismPass")
+        moved.delattr(torch._inductor.graph, "FALLBACK_ALLOW_LIST")
+        found = diagnose()
+    assert found.patches == dict.fromkeys(Patch, PatchState.TARGET_MISSING)
+    assert found.missing[Patch.FALLBACK_FAST_PATH] == "torch._inductor.graph:FALLBACK_ALLOW_LIST"
+    assert "guard sp-pass: " in found.missing[Patch.FULL_GRAPH_SP]
+    assert "SequenceParallelismPass is not there" in found.missing[Patch.FULL_GRAPH_SP]
+    assert diagnose().missing == {}
 
 
 # --- what the domain makes of it -------------------------------------------------------------------------------------

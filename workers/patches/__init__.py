@@ -21,3 +21,9 @@ def establish(asked: Mapping[Patch, PatchMode]) -> dict[Patch, PatchState]:
         What each patch was found to be afterwards.
     """
     return {patch: _MODULES[patch].establish(mode) for patch, mode in asked.items()}
+
+
+def missing() -> dict[Patch, str]:
+    """What the patches rely on and this version does not have, in words. A patch that has all of it is left out."""
+    found = {patch: module.missing() for patch, module in _MODULES.items()}
+    return {patch: gone for patch, gone in found.items() if gone is not None}

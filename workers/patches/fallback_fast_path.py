@@ -62,6 +62,15 @@ def establish(mode: PatchMode) -> PatchState:
         return PatchState.TARGET_MISSING
 
 
+def missing() -> str | None:
+    """Which of the two bindings is gone, in words; ``None`` when both are there."""
+    try:
+        _as_found()
+    except TargetMissing as missing:
+        return missing.name
+    return None
+
+
 def unwrapped(allow_list: Any) -> Any:
     """Inductor's own list under any number of proxies, ours or vLLM's.
 

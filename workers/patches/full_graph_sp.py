@@ -20,7 +20,7 @@ from typing import Any
 
 from workers.engine.internals import TargetMissing, resolve
 from workers.probes import guards
-from workers.protocol import PatchMode, PatchState
+from workers.protocol import Guard, PatchMode, PatchState
 
 logger = logging.getLogger("vllm.shardproof.full_graph_sp")
 
@@ -62,12 +62,22 @@ def impose() -> PatchState:
     return PatchState.APPLIED
 
 
+def missing() -> str | None:
+    """The first guard that cannot be asked, and why; ``None`` when all can."""
+    found = [guard for guard in _required() if guard.held is None]
+    return f"guard {found[0].name}: {found[0].detail}" if found else None
+
+
 def _held() -> bool:
-    answers = {guard.name: guard for guard in guards.check_guards()}
-    missing = [answers[name] for name in REQUIRED if answers[name].held is None]
-    if missing:
-        raise TargetMissing(missing[0].name, f"know whether the guard is native: {missing[0].detail}")
-    return all(answers[name].held for name in REQUIRED)
+    required = _required()
+    for guard in required:
+        if guard.held is None:
+            raise TargetMissing(guard.name, f"know whether the guard is native: {guard.detail}")
+    return all(guard.held for guard in required)
+
+
+def _required() -> list[Guard]:
+    return [guard for guard in guards.check_guards() if guard.name in REQUIRED]
 
 
 # --- what is put around the originals -------------------------------------------------------------------------------

@@ -33,12 +33,30 @@ def environment() -> Environment:
 
 
 def diagnose() -> Diagnosis:
-    """The patches as this version has them, and whether its guards hold."""
-    from workers.patches import establish
+    """The patches as this version has them, what they are worth in it, and whether its guards hold."""
+    from workers.engine.internals import GRAPH
+    from workers.patches import establish, missing
     from workers.probes.guards import check_guards
 
-    patches = establish(dict.fromkeys(Patch, PatchMode.NATIVE))
-    return Diagnosis(environment=environment(), patches=patches, guards=check_guards())
+    return Diagnosis(
+        environment=environment(),
+        patches=establish(dict.fromkeys(Patch, PatchMode.NATIVE)),
+        guards=check_guards(),
+        missing=missing(),
+        formats_unread=_formats_unread(),
+        fallback_log=GRAPH,
+    )
+
+
+def _formats_unread() -> bool | None:
+    from workers.probes.fallback import FallbackProbe
+
+    probe = FallbackProbe()
+    probe.install()
+    try:
+        return probe.told(0).eager
+    finally:
+        probe.remove()
 
 
 def _version(distribution: str) -> str | None:

@@ -132,9 +132,17 @@ class Guard(Message):
 
 
 class Diagnosis(Message):
-    """What ``python -m workers.engine diagnose`` finds: the patches as this version has them, and the guards."""
+    """What ``python -m workers.engine diagnose`` finds: the patches as this version has them, and the guards.
+
+    ``missing``: for a patch whose target is, what is gone, in words. ``formats_unread``: Inductor makes the text of the
+    log line behind a fallback although nobody reads it; ``None`` when that could not be found out. ``fallback_log``:
+    the name of that log.
+    """
 
     protocol: int = PROTOCOL
     environment: Environment
     patches: dict[Patch, PatchState]
     guards: list[Guard]
+    missing: dict[Patch, str] = {}
+    formats_unread: bool | None = None
+    fallback_log: str | None = None

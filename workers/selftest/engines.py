@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workers.arms import Arm
-from workers.protocol import ArmSpec, BatchPlan, Outcome, Patch, PatchMode, Role, Settings, Shape, Trial
+from workers.protocol import ROUNDING, ArmSpec, BatchPlan, Outcome, Patch, PatchMode, Role, Settings, Shape, Trial
 from workers.selftest.catalogue import (
     AT_THE_THRESHOLD,
     BELOW,
@@ -90,7 +90,7 @@ def trials(engine: Engine, entries: list[Entry], healthy: list[Healthy], named: 
     if engine.name == REPLICATED:
         found = [Trial(name=name, batch=plan) for name, plan in every.items()]
         found += [
-            Trial(name=f"perturbed-{seed}", batch=every[FAULT_PLAN], fault=rounding(seed)) for seed in NOISE_SEEDS
+            Trial(name=f"{ROUNDING}-{seed}", batch=every[FAULT_PLAN], fault=rounding(seed)) for seed in NOISE_SEEDS
         ]
     else:
         # With nothing wrong: what faults of the replicated arm are held against, and what comes to light by them.

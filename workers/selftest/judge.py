@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from workers.protocol import Divergence, Invariant, Policy, Residual, Role
+from workers.protocol import ROUNDING, Divergence, Invariant, Policy, Residual, Role
 from workers.residual.compare import compare
 from workers.residual.invariants import CHECKS, Arm
 from workers.residual.layout import whole_places
@@ -151,4 +151,4 @@ def _is_a_size(seen: Divergence | None) -> bool:
 
 def noise_of(engine: Engine, folder: Path) -> tuple[Recording, ...]:
     """The recordings with rounding errors of the replicated engine."""
-    return tuple(Recording(engine, folder / REPLICATED / f"perturbed-{seed}") for seed in NOISE_SEEDS)
+    return tuple(Recording(engine, folder / REPLICATED / f"{ROUNDING}-{seed}") for seed in NOISE_SEEDS)
