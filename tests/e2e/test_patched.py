@@ -24,9 +24,9 @@ from workers.protocol import (
     AuditReply,
     AuditRequest,
     Check,
-    Diagnosis,
     Evidence,
     Patch,
+    PatchMode,
     PatchState,
     Role,
     RunSpec,
@@ -47,6 +47,7 @@ def revert(patches):
 
 after_import("workers.patches", revert)
 '''
+ATTENTION_OP = "vllm::unified_attention_with_output"
 APPLIED = dict.fromkeys(Patch, PatchState.APPLIED)
 
 
@@ -65,17 +66,13 @@ class Patched:
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {"PYTHONPATH": python_path(tmp_path_factory.mktemp("reverted") / "site", REVERT)}
-
-
-@pytest.fixture(scope="module")
-def patched(demo: Finished, env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Patched:
+def patched(demo: Finished, tmp_path_factory: pytest.TempPathFactory) -> Patched:
     """The demo's probe once more, asked to split the graph and without the engine's own patches. One start."""
     root: Path = tmp_path_factory.mktemp("patched")
     spec = _run_of(demo, "sp-full-graph")
     (native,) = [arm for arm in spec.arms if arm.role is Role.PROBE]
     split = demo.cell("sp-piecewise-asked")["requested"]
+    env = {"PYTHONPATH": python_path(root / "site", REVERT)}
     places = {"folder": str(root / "probe"), "cache_root": str(root / "cache")}
     arm = native.model_copy(update={"engine": native.engine | split, "env": env, **places})
     run = spec.model_copy(update={"arms": [arm], "checks": [Check.RESIDUAL, Check.OUTPUTS]})
@@ -96,24 +93,28 @@ def _run_of(demo: Finished, name: str) -> RunSpec:
     return next(run.spec for run in runs if run.cell_id == demo.cell(name)["id"])
 
 
-def _asked(folder: Path, command: str, env: dict[str, str], request: AuditRequest | None = None) -> str:
-    arguments = ["--reply", str(folder / "reply.json")]
-    if request is not None:
-        (folder / "request.json").write_text(request.model_dump_json())
-        arguments += ["--request", str(folder / "request.json")]
-    subprocess.run(
-        [sys.executable, "-m", "workers.engine", command, *arguments],
-        env=environment.for_question(str(folder / "cache")) | env,
-        check=True,
-    )
-    return (folder / "reply.json").read_text()
+@pytest.fixture(scope="module")
+def audited(demo: Finished, patched: Patched, tmp_path_factory: pytest.TempPathFactory) -> dict[PatchMode, AuditedCell]:
+    """What the same settings resolve to without the engine's own patches: with ours, and left as found."""
+    folder: Path = tmp_path_factory.mktemp("audited")
+    engine = patched.native.engine | demo.cell("sp-piecewise-asked")["requested"]
+    asked = (PatchMode.ON, PatchMode.NATIVE)
+    cells = [AuditCell(id=mode, engine=engine, patches=dict.fromkeys(Patch, mode)) for mode in asked]
+    request = AuditRequest(cells=cells, models_dir=patched.native.models_dir)
+    (folder / "request.json").write_text(request.model_dump_json())
+    files = ["--request", str(folder / "request.json"), "--reply", str(folder / "reply.json")]
+    environ = environment.for_question(str(folder / "cache")) | patched.env
+    subprocess.run([sys.executable, "-m", "workers.engine", "audit", *files], env=environ, check=True)
+    reply = AuditReply.model_validate_json((folder / "reply.json").read_bytes())
+    return dict(zip(asked, reply.cells, strict=True))
 
 
-def test_without_ours_there_is_none_of_them(env: dict[str, str], tmp_path: Path) -> None:
-    """The control: what follows is not the engine's own."""
-    found = Diagnosis.model_validate_json(_asked(tmp_path, "diagnose", env))
+def test_without_ours_there_is_none(audited: dict[PatchMode, AuditedCell]) -> None:
+    """The control: what the other tests see is not the engine's own."""
+    found = audited[PatchMode.NATIVE]
     assert found.patches == dict.fromkeys(Patch, PatchState.ABSENT)
-    assert {guard.held for guard in found.guards} - {None} == {False}
+    assert found.effective is not None
+    assert found.effective["compilation_config.splitting_ops"] == [ATTENTION_OP], "the graph stays split"
 
 
 def test_ours_are_found_missing_and_put_on_in_every_process(patched: Patched) -> None:
@@ -124,14 +125,8 @@ def test_ours_are_found_missing_and_put_on_in_every_process(patched: Patched) ->
         assert held["config-rule"] is held["sp-pass"] is held["runner-helper"] is True
 
 
-def test_the_configuration_is_the_native_one(patched: Patched, demo: Finished, tmp_path: Path) -> None:
-    def audited(engine: dict[str, Any], env: dict[str, str]) -> AuditedCell:
-        cell = AuditCell(id="cell", engine=engine, patches=patched.native.patches)
-        request = AuditRequest(cells=[cell], models_dir=patched.native.models_dir)
-        return AuditReply.model_validate_json(_asked(tmp_path, "audit", env, request)).cells[0]
-
-    split = patched.native.engine | demo.cell("sp-piecewise-asked")["requested"]
-    ours = audited(split, patched.env)
+def test_the_configuration_is_the_native_one(audited: dict[PatchMode, AuditedCell], demo: Finished) -> None:
+    ours = audited[PatchMode.ON]
     assert ours.patches == APPLIED
     assert ours.effective == demo.cell("sp-piecewise-asked")["effective"]
     (change,) = [change for change in ours.changes if change.written]
