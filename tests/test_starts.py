@@ -10,38 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store.samples import run_spec
 
 from workers import actor
 from workers.actor import COMPARISON, RunActor
-from workers.protocol import (
-    ArmSpec,
-    Artifacts,
-    BatchPlan,
-    Check,
-    CompileTimes,
-    Evidence,
-    Outcome,
-    OutputClass,
-    Patch,
-    PatchMode,
-    Role,
-    RunSpec,
-    Shape,
-)
+from workers.protocol import Artifacts, Check, CompileTimes, Evidence, Outcome, OutputClass, Role, RunSpec
 from workers.starts import median
 
 pytestmark = pytest.mark.timeout(120)
-
-SHAPE = Shape(
-    tensor_parallel_size=2,
-    pipeline_parallel_size=1,
-    layers=2,
-    hidden_size=64,
-    dtype="float32",
-    sequence_parallelism=True,
-    full_graph=True,
-    compiled=True,
-)
 
 ENGINE = """
 import json, os, sys, time
@@ -90,24 +66,21 @@ def play(root: Path, *arms: tuple[Role, int, str, dict[str, str]]) -> Evidence:
 
 
 def run_of(root: Path, checks: list[Check], *arms: tuple[Role, int, str, dict[str, str]]) -> RunSpec:
-    specs = [
-        ArmSpec(
-            role=role,
-            key="k",
-            engine={},
-            patches={Patch.FULL_GRAPH_SP: PatchMode.ON},
-            env=env,
-            batch=BatchPlan(),
-            taps=False,
-            folder=str(root / f"{role}-{repeat}"),
-            cache_root=str(root / cache),
-            models_dir=str(root / "models"),
-            timeout_s=60.0,
-            repeat=repeat,
-        )
+    differing: list[dict[str, Any]] = [
+        {
+            "role": role,
+            "env": env,
+            "folder": str(root / f"{role}-{repeat}"),
+            "cache_root": str(root / cache),
+            "models_dir": str(root / "models"),
+            "timeout_s": 60.0,
+            "repeat": repeat,
+        }
         for role, repeat, cache, env in arms
     ]
-    return RunSpec(run_id="run", cell="c", checks=checks, arms=specs, shape=SHAPE)
+    spec = run_spec("run")
+    specs = [spec.arms[0].model_copy(update=own) for own in differing]
+    return spec.model_copy(update={"arms": specs, "checks": checks})
 
 
 def cold(repeat: int = 1, cache: str = "", **env: str) -> tuple[Role, int, str, dict[str, str]]:

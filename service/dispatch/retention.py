@@ -25,6 +25,9 @@ OWNER = "owner"
 CACHES = ("arms/*/cache", "cells/*/*/cache", "cells/*/*/*-cache")
 """Cache roots of arms. The actor of a run takes them away, unless it is killed."""
 
+PIPE = "events"
+"""By which the processes of an arm tell its actor what they do."""
+
 _SWEEP = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 """Other folders were not made here."""
 
@@ -38,10 +41,13 @@ def claim(folder: Path) -> None:
 
 
 def forget_caches(folder: Path) -> None:
-    """Take away the compile caches below a sweep's ``folder`` that its runs did not come to take away."""
+    """Take away the compile caches and pipes below a sweep's ``folder`` that its runs did not come to take away."""
     for pattern in CACHES:
         for cache in folder.glob(pattern):
             shutil.rmtree(cache, ignore_errors=True)
+    for path in folder.rglob(PIPE):
+        if path.is_fifo():
+            path.unlink(missing_ok=True)
 
 
 def tidy(settings: Settings, store: Store) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -125,9 +126,11 @@ def test_what_dead_controllers_left_is_taken_away_at_the_next_start(
     old, new = fill(SWEEPS[0]), fill(SWEEPS[1])
     caches = [path for pattern in retention.CACHES for path in new.glob(pattern)]
     assert len(caches) == 3
+    pipe = new / "cells/c0/run/cold" / retention.PIPE
+    os.mkfifo(pipe)
     Controller(Settings(home=tmp_path, retention_sweeps=1), store).recover()
     assert not old.exists()
-    assert [path.exists() for path in caches] == [False] * 3
+    assert [path.exists() for path in (*caches, pipe)] == [False] * 4
     assert (new / "arms/key/file").exists()
     assert (new / "cells/c0/run/cold/file").exists()
 

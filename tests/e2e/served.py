@@ -50,7 +50,7 @@ class Left:
             names,
             frozenset(path.name for path in Path("/dev/shm").iterdir()),
             frozenset(path for path in SCRATCH.rglob("*") if path.is_dir() and RAY_LOGS not in path.parts),
-            frozenset(_not_to_stay(home)),
+            frozenset(not_to_stay(home)),
         )
 
     def beyond(self, before: Left) -> dict[str, Any]:
@@ -69,7 +69,8 @@ class Left:
         return {what: count for what, count in more.items() if count > 0} | {k: v for k, v in names.items() if v}
 
 
-def _not_to_stay(home: Path) -> Iterator[Path]:
+def not_to_stay(home: Path) -> Iterator[Path]:
+    """Compile caches and pipes among the files of sweeps."""
     for path in (home / "artifacts").rglob("*"):
         if stat.S_ISFIFO(path.lstat().st_mode) or path.name == "torch_compile_cache" or path.name.endswith("cache"):
             yield path
@@ -120,7 +121,8 @@ def serving(home: Path, **settings: str) -> Iterator[Served]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     home.mkdir(parents=True, exist_ok=True)
-    (home / "cache").symlink_to(CACHE, target_is_directory=True)
+    if not (home / "cache").exists():
+        (home / "cache").symlink_to(CACHE, target_is_directory=True)
     log = home / "serve.log"
     variables = environment(home) | settings | {"SHARDPROOF_PORT": str(port)}
     with log.open("w") as output:

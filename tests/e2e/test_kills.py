@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from e2e.command import Finished, Leftovers, engine_processes, finish, run, start
+from e2e.command import Finished, engine_processes, finish, start
 
 pytestmark = pytest.mark.engine
 
@@ -26,7 +26,6 @@ checks: [outputs]
 matrix:
   env.VICTIM: [rank, engine, actor, nobody]
 """
-ALONE = MATRIX.replace("[rank, engine, actor, nobody]", "[nobody]")
 PATIENCE_S = 180.0
 
 
@@ -119,23 +118,3 @@ def test_a_dead_engine_and_a_dead_actor_are_told_apart(survived: Finished) -> No
     actor = survived.cell("VICTIM=actor")["reasons"][0]
     assert "main process" in engine
     assert "actor" in actor
-
-
-def test_kill_of_the_command_leaves_nothing_and_the_next_run_works(home: Path, survived: Finished) -> None:
-    matrix = home / "alone.yaml"
-    matrix.write_text(ALONE)
-    before = Leftovers.now()
-    command = start(home, "run", matrix)
-    deadline = time.monotonic() + PATIENCE_S
-    while _engine("nobody") is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-    theirs = psutil.Process(command.pid).children(recursive=True)
-    assert any("workers.engine" in _cmdline(process) for process in theirs)
-    command.kill()
-    command.communicate()
-    _, alive = psutil.wait_procs(theirs, timeout=10)
-    assert alive == []
-
-    again = run(home, matrix)
-    assert again.status == 0, again.printed
-    assert Leftovers.now().files <= before.files

@@ -1,24 +1,29 @@
-"""One controller, one sweep after the other: nothing of any of them stays but what it is kept for.
+"""What was killed leaves nothing that the next one minds, and of one sweep after the other nothing stays but its files.
 
-``make soak`` runs twenty.
+``make soak`` runs twenty sweeps, all in one controller.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from e2e.command import Leftovers
-from e2e.served import Served, serving
+from e2e.command import Leftovers, start
+from e2e.served import Served, not_to_stay, serving
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(3600)]
 
 RUNS = int(os.environ.get("SOAK_RUNS", "2"))
 KEPT = 1
+PATIENCE_S = 180.0
 
 MATRIX = """
 name: soak
@@ -40,8 +45,40 @@ def before() -> Leftovers:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, before: Leftovers) -> Iterator[Served]:
-    home: Path = tmp_path_factory.mktemp("soak")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("soak")
+
+
+@pytest.fixture(scope="module")
+def killed(home: Path, before: Leftovers) -> list[psutil.Process]:
+    """``shardproof run``, killed as soon as a rank of an engine is there: what then still runs of it."""
+    matrix = home / "soak.yaml"
+    matrix.write_text(MATRIX)
+    command = start(home, "run", matrix)
+    deadline = time.monotonic() + PATIENCE_S
+    while not any("VLLM::" in line for line in _theirs(command).values()):
+        assert time.monotonic() < deadline
+        assert command.poll() is None
+        time.sleep(0.1)
+    theirs = _theirs(command)
+    command.kill()
+    command.communicate()
+    _, alive = psutil.wait_procs(theirs, timeout=10)
+    return alive
+
+
+def _theirs(command: subprocess.Popen[str]) -> dict[psutil.Process, str]:
+    """Every process below ``command`` with its command line."""
+    found = {}
+    for process in psutil.Process(command.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found[process] = " ".join(process.cmdline())
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(home: Path, killed: list[psutil.Process], before: Leftovers) -> Iterator[Served]:
+    """The next controller in the same home."""
     with serving(home, SHARDPROOF_RETENTION_SWEEPS=str(KEPT)) as served:
         yield served
     after = Leftovers.now()
@@ -52,6 +89,20 @@ def served(tmp_path_factory: pytest.TempPathFactory, before: Leftovers) -> Itera
 @pytest.fixture(scope="module")
 def reports(served: Served) -> list[dict[str, Any]]:
     return [served.sweep(MATRIX) for _ in range(RUNS)]
+
+
+def test_kill_of_the_command_leaves_no_process(killed: list[psutil.Process]) -> None:
+    assert killed == []
+
+
+def test_the_sweep_of_a_killed_command_is_concluded_and_its_caches_are_gone(served: Served) -> None:
+    """By the next one, before it has done anything else. The newest sweep keeps its files."""
+    (folder,) = (served.home / "artifacts").iterdir()
+    report = served.report(folder.name)
+    assert report["cells"][0]["verdict"] == "crashed"
+    assert "the controller that drove this sweep ended" in report["cells"][0]["reasons"][0]
+    assert list(folder.glob("arms/*/engine.log"))
+    assert list(not_to_stay(served.home)) == []
 
 
 def test_every_run_is_a_whole_one(reports: list[dict[str, Any]]) -> None:
@@ -70,7 +121,7 @@ def test_the_last_run_leaves_no_more_than_the_first(served: Served, reports: lis
 
 def test_files_of_the_newest_sweeps_alone_are_kept(served: Served, reports: list[dict[str, Any]]) -> None:
     ids = [report["sweep"]["id"] for report in reports]
-    assert sorted(path.name for path in (served.home / "artifacts").iterdir()) == ids[-KEPT:]
+    assert [path.name for path in (served.home / "artifacts").iterdir()] == ids[-KEPT:]
     now = [served.report(sweep_id) for sweep_id in ids]
     assert [report["sweep"]["artifacts_removed_at"] is None for report in now] == [False] * (RUNS - KEPT) + [
         True
