@@ -137,7 +137,7 @@ def print_report(report: dict[str, Any], console: Console) -> None:
         if not cell["ok"] or cell["verdict"] != Verdict.PASS:
             for reason in _gravest(cell["reasons"]):
                 _line(console, f"{cell['name']}: {reason}")
-    if removed := report["sweep"]["artifacts_removed_at"]:
+    if removed := report["sweep"].get("artifacts_removed_at"):
         _line(console, f"the files of this sweep were removed at {removed}, see SHARDPROOF_RETENTION_SWEEPS")
     summary = report["summary"]
     console.print(f"[bold]{summary['ok']} of {summary['cells']} cells ok[/bold]")

@@ -41,6 +41,16 @@ def test_the_list_names_sweeps_and_how_they_went(client: Client, store: Store) -
     assert "quickstart 2026-11-30 02:15:00 UTC active 1 ✓ 1 ✗ 0" in page.text
 
 
+def test_the_page_says_when_the_files_of_a_sweep_were_removed(client: Client, store: Store) -> None:
+    add_sweep(store, cells=1)
+    finish(store, "c0", evidence())
+    end(store)
+    assert "its files removed" not in Page(client.get(f"/sweeps/{SWEEP}").text).text
+    with store.transaction() as session:
+        repositories.note_artifacts_removed(session, SWEEP, 1796000000.0)
+    assert "its files removed 2026-11-30 00:53:20 UTC" in Page(client.get(f"/sweeps/{SWEEP}").text).text
+
+
 def test_an_empty_list_says_what_to_do(client: Client) -> None:
     assert "shardproof submit MATRIX" in Page(client.get("/").text).text
 
