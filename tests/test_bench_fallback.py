@@ -21,7 +21,7 @@ from workers.engine.internals import TargetMissing
 from workers.probes.fallback import PROBE
 from workers.protocol import PatchMode
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.slow
 
 graph: Any = torch._inductor.graph
 logger = logging.getLogger("torch._inductor.graph")

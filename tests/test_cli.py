@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.slow
 
 COMMAND = Path(sys.executable).with_name("shardproof")
 

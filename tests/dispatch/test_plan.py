@@ -18,7 +18,7 @@ from service.domain.verdict import Verdict
 from service.settings import Settings
 from workers.protocol import AuditReply, AuditRequest, Check, Patch, PatchState
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.slow
 
 QUICKSTART = Path(__file__).parents[2] / "deploy/matrices/quickstart.yaml"
 

@@ -284,7 +284,7 @@ def test_dotted_keys_reach_into_every_nested_setting(written: dict[str, Any], as
             {"model": "nobody/no-such-model"},
             "model",
             "'nobody/no-such-model' cannot be had: ",
-            marks=pytest.mark.engine,
+            marks=pytest.mark.slow,
         ),
         ({"model": "tiny:lama"}, "model", "there is no tiny model 'lama'; known: llama"),
         ({"model": "tiny:llama?layer=2"}, "model", "unknown option 'layer' of tiny:llama; known: dtype"),

@@ -18,7 +18,7 @@ from workers.watchdog import signals, stacks
 from workers.watchdog.causes import Cause, Reading, read
 from workers.watchdog.frames import Frame, Stack, Thread
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 READY = "import os; os.write(1, b'.')\n"
 
