@@ -26,28 +26,28 @@ RAY_LOGS = "logs"
 
 @dataclass(frozen=True)
 class Left:
-    """What there is between two sweeps. ``descriptors``: of each process that is there, by its id.
+    """What there is between two sweeps. ``descriptors`` and ``lines`` (command lines): of each process, by its id.
 
     ``segments``: in shared memory; ``folders``: below the temporary folder; ``caches``: compile caches and pipes in the
     home folder.
     """
 
     descriptors: dict[int, int]
-    names: dict[int, str]
+    lines: dict[int, str]
     segments: frozenset[str]
     folders: frozenset[Path]
     caches: frozenset[Path]
 
     @classmethod
     def now(cls, home: Path) -> Left:
-        descriptors, names = {}, {}
+        descriptors, lines = {}, {}
         for process in own_processes():
             with contextlib.suppress(psutil.Error):
-                names[process.pid] = " ".join(process.cmdline()[:4])[:120]
+                lines[process.pid] = " ".join(process.cmdline())
                 descriptors[process.pid] = process.num_fds()
         return cls(
             descriptors,
-            names,
+            lines,
             frozenset(path.name for path in Path("/dev/shm").iterdir()),
             frozenset(path for path in SCRATCH.rglob("*") if path.is_dir() and RAY_LOGS not in path.parts),
             frozenset(not_to_stay(home)),
@@ -111,7 +111,10 @@ class Served:
 
 
 def _engines(left: Left) -> list[str]:
-    return [name for name in left.names.values() if "workers." in name or "VLLM::" in name or "RunActor" in name]
+    """Command lines of actors, engines and their ranks."""
+    return [
+        line for line in left.lines.values() if any(mark in line for mark in ("RunActor", "VLLM::", "workers.engine"))
+    ]
 
 
 @contextlib.contextmanager
