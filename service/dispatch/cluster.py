@@ -44,6 +44,8 @@ def cluster(settings: Settings) -> Iterator[None]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray lowers the priority of its workers, and engines inherit that: their times would depend on who else is there.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    # Ray's log monitor keeps the logs of workers that are gone open, up to so many. Nobody reads what it passes on.
+    os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "2")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if settings.ray_address is None:
         # Under the supervisor this is a folder that goes with it.

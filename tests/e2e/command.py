@@ -101,6 +101,16 @@ def own_processes() -> Iterator[psutil.Process]:
                 yield process
 
 
+def segments() -> frozenset[Path]:
+    """Shared memory but for what somebody else's process has mapped."""
+    ours = {process.pid for process in own_processes()}
+    mapped = ""
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):
+            mapped += "" if process.pid in ours else Path(f"/proc/{process.pid}/maps").read_text()
+    return frozenset(path for path in Path("/dev/shm").iterdir() if str(path) not in mapped)
+
+
 @dataclass(frozen=True)
 class Leftovers:
     """What of an engine can stay behind outside of the home folder."""
@@ -110,5 +120,5 @@ class Leftovers:
 
     @classmethod
     def now(cls) -> Leftovers:
-        files = frozenset({*Path("/dev/shm").iterdir(), *SCRATCH.iterdir()})
+        files = frozenset({*segments(), *SCRATCH.iterdir()})
         return cls(frozenset(process.pid for process in own_processes()), files)

@@ -15,10 +15,13 @@ from typing import Any
 import httpx
 import psutil
 
-from e2e.command import CACHE, COMMAND, SCRATCH, environment, own_processes
+from e2e.command import CACHE, COMMAND, SCRATCH, environment, own_processes, segments
 
 PATIENCE_S = 60.0
 """Ray ends the workers of a run a little after it."""
+
+BREATHING = 2
+"""Descriptors that Ray's processes open now and then and close again. What leaks, leaks with every sweep."""
 
 RAY_LOGS = "logs"
 """Folder of Ray's session: each of its workers leaves some small files there until Ray ends."""
@@ -34,7 +37,7 @@ class Left:
 
     descriptors: dict[int, int]
     lines: dict[int, str]
-    segments: frozenset[str]
+    segments: frozenset[Path]
     folders: frozenset[Path]
     caches: frozenset[Path]
 
@@ -48,25 +51,23 @@ class Left:
         return cls(
             descriptors,
             lines,
-            frozenset(path.name for path in Path("/dev/shm").iterdir()),
+            segments(),
             frozenset(path for path in SCRATCH.rglob("*") if path.is_dir() and RAY_LOGS not in path.parts),
             frozenset(not_to_stay(home)),
         )
 
     def beyond(self, before: Left) -> dict[str, Any]:
         """What there is more of than ``before``: processes, descriptors of those that stayed, and names."""
+        stayed = self.descriptors.keys() & before.descriptors.keys()
+        opened = {self.lines[pid]: self.descriptors[pid] - before.descriptors[pid] for pid in stayed}
         more = {
-            "processes": len(self.descriptors) - len(before.descriptors),
-            "descriptors": sum(
-                count - before.descriptors[pid] for pid, count in self.descriptors.items() if pid in before.descriptors
-            ),
-        }
-        names = {
+            "processes": list(self.lines.values()) if len(self.lines) > len(before.lines) else [],
+            "descriptors": opened if sum(opened.values()) > BREATHING else {},
             "segments": self.segments - before.segments,
             "folders": self.folders - before.folders,
             "caches": self.caches - before.caches,
         }
-        return {what: count for what, count in more.items() if count > 0} | {k: v for k, v in names.items() if v}
+        return {what: found for what, found in more.items() if found}
 
 
 def not_to_stay(home: Path) -> Iterator[Path]:
