@@ -33,10 +33,9 @@ engine:
   dtype: float32
   tensor_parallel_size: 2
   enforce_eager: true
-  env.TORCHDYNAMO_DISABLE: "1"
   batch.waves: [[3]]
 checks: [outputs]
-matrix: {env.RUN: NUMBERS}
+matrix: {seed: NUMBERS}
 """.replace("NUMBERS", str(list(range(CELLS))))
 
 
