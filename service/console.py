@@ -56,41 +56,46 @@ def follow(store: Store, sweep_id: str, console: Console) -> None:
 
 def _follow_live(store: Store, sweep_id: str, console: Console) -> None:
     with Live(console=console, refresh_per_second=4) as live:
-        ended = False
+        ended, begin = False, time.monotonic()
+        seen: dict[LivePhase, float] = {}
         while not ended:
             with store.reading() as session:
                 sweep = repositories.get_sweep(session, sweep_id)
                 cells = repositories.cells_of(session, sweep_id)
                 phases = repositories.latest_phases(session, sweep_id)
-            live.update(_progress(sweep, cells, phases, time.time()))
+            now = time.monotonic()
+            # Since when, by this clock: what an event says of itself is wall time, which may jump.
+            seen = {phase: seen.get(phase, now) for phase in phases}
+            live.update(_progress(sweep, cells, {phase: now - at for phase, at in seen.items()}, now - begin))
             ended = sweep.state is SweepState.ENDED
             if not ended:
                 time.sleep(POLL_S)
 
 
-def _progress(sweep: SweepRecord, cells: list[CellRecord], phases: list[LivePhase], now: float) -> Table:
+def _progress(sweep: SweepRecord, cells: list[CellRecord], phases: dict[LivePhase, float], elapsed: float) -> Table:
+    """``phases``: with the seconds for which they have lasted."""
     done = sum(cell.state.ended for cell in cells)
-    elapsed = now - sweep.created_at.timestamp()
     table = Table(title=f"{sweep.name}  {done} of {len(cells)} cells  {elapsed:.0f} s", title_justify="left")
     for column in ("", "cell", "state", "now"):
         table.add_column(column)
     for cell in cells:
         sign, style = _SIGNS[cell.ok]
-        doing = "; ".join(_doing(phase, now) for phase in phases if phase.cell_id == cell.id)
+        doing = "; ".join(_doing(phase, seconds) for phase, seconds in phases.items() if phase.cell_id == cell.id)
         table.add_row(
             Text(sign, style), Text(cell.name), str(cell.verdict or cell.state), "" if cell.verdict else doing
         )
     return table
 
 
-def _doing(phase: LivePhase, now: float) -> str:
+def _doing(phase: LivePhase, seconds: float) -> str:
     who = "main" if phase.rank is None else f"rank {phase.rank}"
-    return f"{phase.arm} {who} {phase.name} {now - phase.at:.0f} s"
+    return f"{phase.arm} {who} {phase.name} {seconds:.0f} s"
 
 
 def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
     cursor, concluded, ended = 0, set[str](), False
-    waiting, told = Waiting(), time.monotonic()
+    begin = told = time.monotonic()
+    waiting = Waiting()
     while not ended:
         with store.reading() as session:
             sweep = repositories.get_sweep(session, sweep_id)
@@ -99,10 +104,10 @@ def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
         names = {cell.id: cell.name for cell in cells}
         for event in events:
             cursor, told = event.id, time.monotonic()
-            waiting.see(event)
+            waiting.see(event, told)
             who = "" if event.rank is None else f" rank {event.rank}"
             what = event.data.get("name") or event.data.get("outcome") or ""
-            seconds = event.at - sweep.created_at.timestamp()
+            seconds = told - begin
             name = names.get(event.cell_id or "", "")
             _line(console, f"{seconds:6.1f} s  {name}  {event.arm}{who}  {event.kind} {what}")
         for cell in cells:
@@ -112,10 +117,10 @@ def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
         ended = sweep.state is SweepState.ENDED and not events
         if not ended:
             if time.monotonic() - told >= WAITING_S:
-                told, now = time.monotonic(), time.time()
+                told = time.monotonic()
                 going = {cell_id: name for cell_id, name in names.items() if cell_id not in concluded}
-                for line in waiting.lines(going, now):
-                    _line(console, f"{now - sweep.created_at.timestamp():6.1f} s  {line}")
+                for line in waiting.lines(going, told):
+                    _line(console, f"{told - begin:6.1f} s  {line}")
             time.sleep(POLL_S)
 
 

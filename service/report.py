@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from service.domain.time_notes import skew
 from service.store import repositories
 from service.store.plain import finite
 from service.store.records import CellRecord, RunRecord, SweepRecord
@@ -29,6 +30,7 @@ from workers.protocol import (
     Residual,
     Role,
     TimedStart,
+    Traces,
 )
 
 SCHEMA = "shardproof.report/1"
@@ -153,15 +155,22 @@ def _evidence(evidence: Evidence | None, kept: bool) -> Json:
 
 def _arm(arm: ArmReport, kept: bool) -> Json:
     shown = arm if kept or arm.failure is None else _without_files(arm, arm.failure)
-    return shown.model_dump(mode="json", include={"role", "outcome", "wall_s", "failure", "peak_rss_bytes", "repeat"})
+    keys = {"role", "outcome", "wall_s", "failure", "peak_rss_bytes", "repeat", "clock_set_by_s"}
+    plain = shown.model_dump(mode="json", include=keys)
+    return {**plain, "traces": _traces(arm, arm.traces) if kept and arm.traces is not None else None}
 
 
 def _without_files(arm: ArmReport, failure: Failure) -> ArmReport:
     return arm.model_copy(update={"failure": failure.model_copy(update={"stacks": None})})
 
 
+def _traces(arm: ArmReport, traces: Traces) -> Json:
+    """With the folder that the paths are in."""
+    return {"folder": arm.folder, **traces.model_dump(mode="json")}
+
+
 def _times(times: CompileTimes | None) -> Json | None:
-    return None if times is None else times.model_dump(mode="json")
+    return None if times is None else {**times.model_dump(mode="json"), "skew": skew(times.ranks)}
 
 
 def _start(start: TimedStart) -> Json:

@@ -15,19 +15,20 @@ class Waiting:
     def __init__(self) -> None:
         self._phases: dict[Arm, dict[int | None, tuple[str, float]]] = {}
 
-    def see(self, event: EventRecord) -> None:
+    def see(self, event: EventRecord, now: float) -> None:
+        """``now``: when it came, on any clock that does not jump. What the event says of itself is wall time."""
         arm = (event.run_id, event.cell_id, event.arm)
         if event.kind == "arm-started":
             self._phases[arm] = {}
         elif event.kind == "arm-finished":
             self._phases.pop(arm, None)
         elif event.kind == "phase" and arm in self._phases:
-            self._phases[arm][event.rank] = (str(event.data.get("name", "")), event.at)
+            self._phases[arm][event.rank] = (str(event.data.get("name", "")), now)
 
     def lines(self, names: Mapping[str, str], now: float) -> list[str]:
         """A line for each running arm: its cell, and phase and seconds of each rank.
 
-        ``names``: cells by id, those left out have ended. ``now`` is Unix time. The main process waits for the ranks
+        ``names``: cells by id, those left out have ended. ``now``: as in ``see``. The main process waits for the ranks
         once there are any, so it is shown where it is the last that began something.
         """
         return [

@@ -13,6 +13,8 @@ from service.cli import app
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from workers.engine.models import TinyModel
+from workers.probes.span_phases import PHASES
+from workers.probes.timeline import MAIN_PHASES
 from workers.protocol import BatchPlan, Check, Patch, Role
 
 ROOT = Path(__file__).parent.parent
@@ -43,6 +45,12 @@ def test_every_word_of_the_matrix_is_documented() -> None:
     options = {field.name for field in dataclasses.fields(TinyModel)} - {"kind"}
     requests = {f"batch.{field}" for field in BatchPlan.model_fields}
     assert {str(check) for check in Check} | patches | options | requests <= words("matrix.md")
+
+
+def test_every_phase_is_documented() -> None:
+    known = {*PHASES, *MAIN_PHASES, "launch", "spawn", "rank_import", "rank_init", "first_token", "exit"} - {"shutdown"}
+    table = (DOCS / "report.md").read_text().split("| phase | where | what |")[1].split("\n\n")[0]
+    assert {phase for phase in known if f"`{phase}`" not in table} == set()
 
 
 def test_every_arm_is_documented() -> None:

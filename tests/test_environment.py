@@ -162,3 +162,11 @@ def test_no_cell_can_give_an_arm_the_caches_of_another() -> None:
 def test_the_one_variable_of_ours_that_a_cell_may_set_is_read_by_the_engine() -> None:
     source = (Path(environment.__file__).parent / "platforms" / "cpu.py").read_text()
     assert {name for name in reserved.ALLOWED if f'"{name}"' not in source} == set()
+
+
+def test_an_arm_is_told_where_its_spans_go_and_its_trace_if_it_is_asked_for() -> None:
+    given = environment.for_arm(arm(), 1, "events")
+    assert given[environment.SPANS] == arm().folder
+    assert environment.TRACE not in given
+    traced = environment.for_arm(arm().model_copy(update={"traces": True}), 1, "events")
+    assert traced[environment.TRACE] == f"{arm().folder}/torch_trace"

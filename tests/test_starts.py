@@ -44,7 +44,7 @@ for rank in (0, 1):
         json.dump({"env": {"KEY": key, "SAME": 1}}, open(folder + "/cache_key_factors.json", "w"))
     counters = {"num_compiled_artifacts_saved": int(not found), "num_compiled_artifacts_loaded": int(found),
                 "num_inductor_compiles": int(not found)}
-    ranks.append({"rank": rank, "counters": counters, "compile_seconds": {}, "peak_rss_bytes": 5, "census": [],
+    ranks.append({"rank": rank, "counters": counters, "peak_rss_bytes": 5, "census": [],
                   "guards": []})
 answer = {"prompt": [1], "tokens": [int(spec["env"].get("TOKEN", 7))], "logprobs": [-0.5], "top": [{}]}
 result = {"ranks": ranks, "outputs": [answer], "patches": {}, "environment": {
@@ -53,13 +53,14 @@ json.dump(result, open(spec["folder"] + "/result.json", "w"))
 """
 
 
-def play(root: Path, *arms: tuple[Role, int, str, dict[str, str]]) -> Evidence:
+def play(root: Path, *arms: tuple[Role, int, str, dict[str, str]], traces: bool = False) -> Evidence:
     """Run arms of (role, repeat, cache root, environment) and give what they left."""
     python = root / "python"
     # The script's own imports are all of the standard library.
     python.write_text(f"#!{sys.executable} -S\n{ENGINE}\n")
     python.chmod(0o755)
     spec = run_of(root, [Check.COMPILE], *arms)
+    spec = spec.model_copy(update={"arms": [arm.model_copy(update={"traces": traces}) for arm in spec.arms]})
     *_, last = RunActor(spec.model_dump_json(), str(python)).run()
     assert last["kind"] == "evidence"
     return Evidence.model_validate_json(json.dumps(last["data"]))
@@ -89,6 +90,23 @@ def cold(repeat: int = 1, cache: str = "", **env: str) -> tuple[Role, int, str, 
 
 def warm(repeat: int = 1, **env: str) -> tuple[Role, int, str, dict[str, str]]:
     return Role.WARM, repeat, "cache-1", env
+
+
+def test_traces_are_made_of_every_arm_that_asks_however_it_ended(tmp_path: Path) -> None:
+    found = play(tmp_path, cold(), warm(DIE="1"), traces=True)
+    assert [report.outcome for report in found.arms] == [Outcome.OK, Outcome.CRASHED]
+    for report in found.arms:
+        assert report.traces is not None
+        assert (report.traces.perfetto, report.traces.tlparse) == ("perfetto.json", None)
+        assert report.traces.notes == ["PyTorch wrote no structured trace: nothing was compiled"]
+        names = {e["args"]["name"] for e in json.loads(Path(report.folder, "perfetto.json").read_text())["traceEvents"]
+                 if e["name"] == "process_name"}  # fmt: skip
+        assert names == ({"rank 1"} if report.outcome is Outcome.OK else set())
+    other = tmp_path / "other"
+    other.mkdir()
+    (report,) = play(other, cold()).arms
+    assert report.traces is None
+    assert not Path(report.folder, "perfetto.json").exists()
 
 
 def counted(found: Evidence) -> list[tuple[Role, int, list[tuple[int, int]]]]:

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers import cache_root
+from workers import cache_root, traces
 from workers.arms import Arm
-from workers.evidence import Result, assemble, compile_times
+from workers.evidence import assemble
 from workers.protocol import ArmReport, ArmSpec, Check, Event, Failure, Outcome, Role, RunSpec
+from workers.start_times import Result, compile_times
 from workers.starts import TIMED, Starts
 
 PHASE_EVENTS = ("phase-begin",)
@@ -80,11 +81,14 @@ class RunActor:
                         kind="phase", at=time.time(), arm=spec.role, rank=raw.get("rank"), data={"name": raw["name"]}
                     )
         report = _with_trouble(arm.report(), spec.cache_root)
+        if spec.traces:
+            made = traces.make(arm.folder, arm.events, arm.begin, arm.end)
+            report = report.model_copy(update={"traces": made})
         result = arm.result()
         if report.outcome is Outcome.OK and result is not None:
             self._results.setdefault(spec.role, result)
             if spec.role in TIMED:
-                times = compile_times(report, result, arm.events, arm.begin, arm.end)
+                times = compile_times(report, result, arm.events, arm.begin, arm.end, Path(spec.cache_root))
                 self._starts.add(spec, times, result)
         yield self._finished(report)
 

@@ -15,7 +15,9 @@ from typing import Any
 
 from workers import environment
 from workers.launch import launch
+from workers.probes import spans
 from workers.protocol import ArmReport, ArmSpec, Failure, Outcome, Role
+from workers.wall_clock import WallClock
 from workers.watchdog import Finding, Limits, Phases, examine
 
 RawEvent = dict[str, Any]
@@ -66,6 +68,7 @@ class Arm:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "spec.json").write_text(self.spec.model_dump_json(indent=1))
         (self.folder / "result.json").unlink(missing_ok=True)
+        spans.forget(self.folder)
         self._take_over_known_models()
         pipe = self.folder / "events"
         pipe.unlink(missing_ok=True)
@@ -73,6 +76,7 @@ class Arm:
         # Open for writing too: the pipe then never reads as ended between one process's leaving and the next one's.
         self._pipe = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         lifeline, self._lifeline = os.pipe()
+        self._wall_clock = WallClock()
         with (self.folder / "engine.log").open("wb") as log:
             self._process, self.begin = launch(
                 self._python,
@@ -219,6 +223,7 @@ class Arm:
             failure=None if outcome is Outcome.OK else self._failure(),
             peak_rss_bytes=max((rank["peak_rss_bytes"] for rank in result["ranks"]), default=None) if result else None,
             repeat=self.spec.repeat,
+            clock_set_by_s=self._wall_clock.set_by(),
         )
 
     def _failure(self) -> Failure:

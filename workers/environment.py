@@ -13,6 +13,8 @@ from workers.protocol import ROUNDING, ArmSpec
 
 FULL_COMPILE = "SHARDPROOF_FULL_COMPILE"
 EVENTS = "SHARDPROOF_EVENTS"
+SPANS = "SHARDPROOF_SPANS"
+TRACE = "SHARDPROOF_TRACE"
 PATCHES = "SHARDPROOF_PATCHES"
 TAPS = "SHARDPROOF_TAPS"
 CAPACITY = "SHARDPROOF_CAPACITY"
@@ -22,6 +24,9 @@ COUNTED = "SHARDPROOF_COUNTED"
 RANKS_FORK = "SHARDPROOF_RANKS_FORK"
 RANKS_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 """How vLLM starts its ranks."""
+
+TRACE_FOLDER = "torch_trace"
+"""In the arm's folder: PyTorch's structured trace, a log to each process."""
 
 NOT_INHERITED = ("RAY_", "VLLM_", "TORCH", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
 """Prefixes of variables that change what an engine compiles or where it caches."""
@@ -55,6 +60,8 @@ READ_LATE = frozenset(
         "SHLVL",
         "_",
         EVENTS,
+        SPANS,
+        TRACE,
         PATCHES,
         TAPS,
         CAPACITY,
@@ -94,6 +101,8 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_CPU_OMP_THREADS_BIND": _cores(ranks),
             EVENTS: events,
+            SPANS: spec.folder,
+            **_trace(spec),
             # Said of every engine that is killed, after the last line that tells why.
             "PYTHONWARNINGS": "ignore:resource_tracker",
             PATCHES: json.dumps(spec.patches),
@@ -114,6 +123,11 @@ def for_peer(cache_root: str, ranks: int, counted: str) -> dict[str, str]:
     kernels = {name: os.path.join(cache_root, "kernels", folder) for name, folder in CACHES_OF_KERNELS.items()}
     said = {"VLLM_CPU_OMP_THREADS_BIND": _cores(ranks), COUNTED: counted, "PYTHONUNBUFFERED": "1"}
     return for_question(cache_root) | own | kernels | {"FLASHINFER_CUBIN_DIR": _downloaded_kernels()} | said
+
+
+def _trace(spec: ArmSpec) -> dict[str, str]:
+    """PyTorch reads a variable of its own as it is imported. Ours is read later: an engine may be forked after that."""
+    return {TRACE: os.path.join(spec.folder, TRACE_FOLDER)} if spec.traces else {}
 
 
 def _compile_caches(spec: ArmSpec) -> dict[str, str]:

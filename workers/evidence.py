@@ -6,21 +6,16 @@ The controller imports this module with the actor's class. It has no torch, so t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from workers.accuracy import accuracy
 from workers.fallback import fallback
 from workers.outputs import compare_outputs
-from workers.probes.timeline import RawEvent, rank_times
 from workers.protocol import (
     AGAIN,
     ArmReport,
-    Artifacts,
     Check,
     Compile,
-    CompileTimes,
     Environment,
     Evidence,
     Exercised,
@@ -29,42 +24,13 @@ from workers.protocol import (
     OutputComparison,
     Patch,
     PatchState,
-    RankArtifacts,
     Residual,
     Role,
     RunSpec,
     SequenceParallelism,
     Shape,
 )
-
-Result = dict[str, Any]
-"""``result.json`` of an arm, see ``workers.engine.arm``."""
-
-
-def compile_times(
-    report: ArmReport, result: Result, events: Sequence[RawEvent], begin: float, end: float
-) -> CompileTimes:
-    """The time line of every rank, and vLLM's counters as proof of cold or warm."""
-    timers = {rank["rank"]: rank["compile_seconds"] for rank in result["ranks"]}
-    ranks = [_artifacts(rank) for rank in result["ranks"]]
-    return CompileTimes(
-        total_s=report.wall_s,
-        ranks=rank_times(events, begin, end, timers),
-        artifacts=Artifacts(
-            saved=sum(rank.saved for rank in ranks), loaded=sum(rank.loaded for rank in ranks), ranks=ranks
-        ),
-    )
-
-
-def _artifacts(rank: dict[str, Any]) -> RankArtifacts:
-    counters = rank["counters"]
-    return RankArtifacts(
-        rank=rank["rank"],
-        saved=counters["num_compiled_artifacts_saved"],
-        loaded=counters["num_compiled_artifacts_loaded"],
-        compiled=counters["num_inductor_compiles"],
-        held_before=rank.get("held_before"),
-    )
+from workers.start_times import Result
 
 
 def sequence_parallelism(result: Result, shape: Shape) -> SequenceParallelism | None:

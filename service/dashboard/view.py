@@ -166,7 +166,8 @@ def _state(cell: Json, now: datetime | None) -> str:
     end = now if cell["ended_at"] is None else datetime.fromisoformat(cell["ended_at"])
     if cell["started_at"] is None or end is None:
         return state
-    return f"{state}, {seconds((end - datetime.fromisoformat(cell['started_at'])).total_seconds())}"
+    # Stamps of the wall clock, which may have been set back in between.
+    return f"{state}, {seconds(max(0.0, (end - datetime.fromisoformat(cell['started_at'])).total_seconds()))}"
 
 
 def _total(cell: Json, arm: str) -> str:
@@ -196,14 +197,15 @@ def _phase_table(arm: str, times: Json) -> PhaseTable:
     names = list(dict.fromkeys(phase["name"] for rank in times["ranks"] for phase in rank["phases"]))
     return PhaseTable(
         title=f"{arm}, median of {len(repeats)} starts" if len(repeats) > 1 else arm,
-        columns=["rank", *names, "unaccounted", "total"],
-        rows=[_phase_row(rank, names) for rank in times["ranks"]],
+        columns=["phase", *(f"rank {rank['rank']}" for rank in times["ranks"])],
+        rows=[
+            *([name, *(seconds(_spent(rank, name)) for rank in times["ranks"])] for name in names),
+            ["unaccounted", *(seconds(rank["unaccounted_s"]) for rank in times["ranks"])],
+            ["total", *(seconds(rank["total_s"]) for rank in times["ranks"])],
+        ],
     )
 
 
-def _phase_row(rank: Json, names: Sequence[str]) -> list[str]:
-    spent: dict[str, float] = {}
-    for phase in rank["phases"]:
-        spent[phase["name"]] = spent.get(phase["name"], 0.0) + phase["s"]
-    times = [seconds(spent.get(name)) for name in names]
-    return [str(rank["rank"]), *times, seconds(rank["unaccounted_s"]), seconds(rank["total_s"])]
+def _spent(rank: Json, name: str) -> float | None:
+    spent = [phase["s"] for phase in rank["phases"] if phase["name"] == name]
+    return sum(spent) if spent else None

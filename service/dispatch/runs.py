@@ -27,6 +27,7 @@ class Workplace:
     environment: Environment
     timeouts: Timeouts
     repeat: Repeat = ONCE
+    traces: bool = False
 
     @property
     def root(self) -> Path:
@@ -39,7 +40,7 @@ class Workplace:
     def shared_folder(self, need: ArmNeed) -> Path:
         return self.root / "arms" / self.shared_key(need)
 
-    def arm(self, need: ArmNeed, folder: Path, cache_root: Path, repeat: int = 1) -> ArmSpec:
+    def arm(self, need: ArmNeed, folder: Path, cache_root: Path, repeat: int = 1, traces: bool = False) -> ArmSpec:
         timed = need.role in TIMED
         return ArmSpec(
             role=need.role,
@@ -61,6 +62,7 @@ class Workplace:
             evaluation=evaluation_of(need.evaluation, self.settings),
             preload=self.settings.preload,
             repeat=repeat,
+            traces=traces,
         )
 
     def shared_run(self, need: ArmNeed, shape: Shape) -> RunSpec:
@@ -78,7 +80,7 @@ class Workplace:
         """
         folder = self.root / "cells" / cell.id / run_id
         arms = [
-            self.arm(need, folder / _start(need.role, repeat), folder / _cache(need.role, repeat), repeat)
+            self.arm(need, folder / _start(need.role, repeat), folder / _cache(need.role, repeat), repeat, self.traces)
             for need in needs.own
             for repeat in range(1, self.repeat.of(need.role) + 1)
         ]

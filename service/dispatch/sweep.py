@@ -52,7 +52,8 @@ class SweepDriver:
         self._settings = settings
         self._store = store
         self._executor = executor
-        self._place = Workplace(sweep_id, settings, plan.environment, plan.matrix.timeouts, plan.matrix.repeat)
+        matrix = plan.matrix
+        self._place = Workplace(sweep_id, settings, plan.environment, matrix.timeouts, matrix.repeat, matrix.traces)
         self._lost: dict[str, ArmReport] = {}
         self._found: dict[str, Found] = {}
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from service.domain.case import Case, Reason
 from service.domain.residual_findings import ran_twice, shortfall_by_rank
 from service.domain.start_findings import answers, name_of, not_warm, timed_starts
+from service.domain.time_notes import arm_notes, gaps, other_kv_cache, unexplained
 from service.domain.verdict import Verdict
 from service.domain.wording import listing
 from workers.protocol import (
@@ -27,10 +28,24 @@ from workers.protocol import (
     TimedStart,
 )
 
-COMPILER_PHASES = ("dynamo", "aot_autograd", "inductor_lowering", "inductor_codegen", "inductor_compile")
-"""Phases of a rank's time line in which something is compiled, see ``workers.probes.timeline``."""
+COMPILER_PHASES = (
+    "dynamo",
+    "vllm_backend",
+    "aot_autograd",
+    "inductor_passes",
+    "vllm_passes",
+    "shardproof_passes",
+    "inductor_lowering",
+    "inductor_scheduling",
+    "inductor_codegen",
+    "inductor_compile",
+)
+"""Phases of a rank's time line in which something is compiled, see ``workers.probes.span_phases``."""
 
-GENERATING_PHASES = ("inductor_lowering", "inductor_codegen")
+LOADING_PHASES = (*COMPILER_PHASES, "cache_key", "cache_load", "profile")
+"""Where the time of a start that loads shows."""
+
+GENERATING_PHASES = ("inductor_lowering", "inductor_scheduling", "inductor_codegen")
 """Phases that a start which only loads has none of."""
 
 FULL_PRECISION = "float32"
@@ -60,6 +75,8 @@ def arms(case: Case) -> Iterator[Reason]:
     for arm in case.evidence.arms if case.evidence else ():
         if arm.outcome is not Outcome.OK:
             yield Reason(_OUTCOMES[arm.outcome], how_it_ended(arm))
+        for note in arm_notes(arm):
+            yield Reason(None, f"{arm.role} arm: {note}")
 
 
 def shared_arm(arm: ArmReport, own: bool) -> Reason:
@@ -166,6 +183,9 @@ def compile_times(case: Case) -> Iterator[Reason]:
         for problem in [*_ranks_of(start.times, case), *_proof(start, starts), *_clock(start.times)]:
             yield Reason(Verdict.INVALID_MEASUREMENT, f"{name_of(start, starts)}: {problem}")
         yield from answers(start, starts)
+        for note in [*unexplained(start.times, CLOCK_TOLERANCE), *gaps(start.times)]:
+            yield Reason(None, f"{name_of(start, starts)}: {note}")
+    yield from other_kv_cache(starts)
 
 
 def _proof(start: TimedStart, starts: Sequence[TimedStart]) -> Iterator[str]:
@@ -226,8 +246,11 @@ def _counters_and_clock(rank: RankTimes, counted: RankArtifacts) -> Iterator[str
     """What the counters say was done has to have taken time, and what took time has to have been done."""
     if counted.compiled > 0 and not _spent(rank, COMPILER_PHASES) > 0:
         yield f"rank {rank.rank}: 0 s of compilation with artifacts compiled"
-    if counted.loaded > 0 and not _spent(rank, (*COMPILER_PHASES, "profile")) > 0:
+    if counted.loaded > 0 and not _spent(rank, LOADING_PHASES) > 0:
         yield f"rank {rank.rank}: 0 s of loading with artifacts loaded"
+    clocked = None if rank.ranges is None else sum(part.calls for part in rank.ranges)
+    if clocked is not None and clocked < counted.compiled:
+        yield f"rank {rank.rank}: {counted.compiled} artifacts compiled, and the clock saw {clocked} compilations"
     generating = _spent(rank, GENERATING_PHASES)
     if counted.compiled == 0 and generating > 0:
         yield f"rank {rank.rank}: {generating:.2f} s of code generation with 0 artifacts compiled"

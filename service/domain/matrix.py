@@ -10,6 +10,7 @@ The format::
     checks: [audit, compile, residual, outputs]
     timeouts: {cold: 1800, warm: 600, probe: 1800, eval: 7200, phase: null, silence: null}
     repeat: {cold: 1, warm: 1}
+    traces: false
 
 Only ``name`` is required. ``null`` leaves the default everywhere.
 """
@@ -42,13 +43,17 @@ MAX_CELLS = 256
 
 @dataclass(frozen=True)
 class Matrix:
-    """What a matrix file asks for. ``cells``: at least one, ids and names unique. ``source``: the plain tree."""
+    """What a matrix file asks for. ``cells``: at least one, ids and names unique. ``source``: the plain tree.
+
+    ``traces``: of every arm of a cell's own, PyTorch's structured trace and reports made of it.
+    """
 
     name: str
     cells: tuple[Cell, ...]
     timeouts: Timeouts
     source: Any
     repeat: Repeat = ONCE
+    traces: bool = False
 
 
 def expand(document: Document, catalogue: Catalogue, *, max_cells: int = MAX_CELLS) -> Matrix:
@@ -70,7 +75,7 @@ def expand(document: Document, catalogue: Catalogue, *, max_cells: int = MAX_CEL
     cells = _cells(found, written, problems)
     evaluation.check_cells(cells, problems)
     problems.raise_if_any()
-    return Matrix(written.name, cells, written.timeouts, document.tree, written.repeat)
+    return Matrix(written.name, cells, written.timeouts, document.tree, written.repeat, written.traces)
 
 
 def _combine(written: Sections, max_cells: int, problems: Problems) -> list[Combination]:

@@ -23,7 +23,7 @@ ENTRY_WORDS = ("name", "expect", "checks")
 
 _MISPLACED = {
     **dict.fromkeys(
-        ("include", "exclude", "matrix", "timeouts", "repeat"), "stands at the top of the file, beside matrix"
+        ("include", "exclude", "matrix", "timeouts", "repeat", "traces"), "stands at the top of the file, beside matrix"
     ),
     "name": "stands at the top of the file, or in an entry of include",
     "checks": "stands at the top of the file, or in an entry of include",

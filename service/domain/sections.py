@@ -21,7 +21,7 @@ from service.domain.verdict import Verdict
 from service.domain.wording import found, listing, show
 from workers.protocol import Catalogue, Check
 
-_TOP = ("name", "engine", "matrix", "include", "exclude", "checks", "timeouts", "repeat")
+_TOP = ("name", "engine", "matrix", "include", "exclude", "checks", "timeouts", "repeat", "traces")
 _LONGEST_NAME = 100
 _MOST_ENTRIES = 1000
 _DEEPEST = 10
@@ -49,6 +49,7 @@ class Sections:
     checks: tuple[Check, ...]
     timeouts: Timeouts
     repeat: Repeat
+    traces: bool
 
 
 def read(document: Document, catalogue: Catalogue, problems: Problems, max_cells: int) -> Sections:
@@ -75,6 +76,7 @@ class _SectionReader:
             checks=self._checks(self._tree.get("checks"), ("checks",)),
             timeouts=self._timeouts(),
             repeat=self._repeat(),
+            traces=self._traces(),
         )
         self._reader.check_amount()
         return sections
@@ -249,6 +251,12 @@ class _SectionReader:
                 message = f"wrong value: {value:,} starts; 1 to {MOST} are allowed"
                 self._problems.add("wrong-value", message, ("repeat", role), hint)
         return Repeat(**{role: value for role, value in wanted.items() if isinstance(value, int)})
+
+    def _traces(self) -> bool:
+        value = self._tree.get("traces")
+        if value is not None and not isinstance(value, bool):
+            self._wrong_type("traces is true or false", value, ("traces",), "Write traces: true, or leave it out")
+        return value is True
 
 
 def _beginnings(key: str) -> list[str]:

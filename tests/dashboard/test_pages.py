@@ -122,7 +122,10 @@ def test_a_finished_cell_shows_what_was_found(client: Client, store: Store) -> N
     assert "same as cell c0" in text
     assert "compilation_config.splitting_ops not written → [] SP needs the whole graph vllm/config/vllm.py:800" in text
     assert "✓ held is_residual_scattered_for_sp : full graph on every rank" in text
-    assert "rank dynamo inductor unaccounted total 0 1.5 s 2.0 s 16.5 s 20.0 s" in text
+    assert (
+        "phase rank 0 rank 1 dynamo 1.5 s 1.5 s inductor 2.0 s 2.0 s unaccounted 16.5 s 16.5 s total 20.0 s 20.0 s"
+        in text
+    )
     assert "probe against replicated: 4 sites, 7 steps, 2 ranks, scattered; equal bit by bit" in text
     assert "probe against replicated: identical, 32 tokens" in text
     assert "Patch full_graph_sp : native." in text

@@ -14,7 +14,7 @@ from service.domain.case import Reason
 from service.domain.findings import COMPILER_PHASES, how_it_ended, shared_arm
 from service.domain.judge import judge, judge_again
 from service.domain.verdict import Verdict
-from workers.probes.timeline import COMPILE_PHASES
+from workers.probes.span_phases import COMPILE_PHASES
 from workers.protocol import Change, Check, Evidence, Failure, Outcome, Patch, PatchMode, Policy, Role
 
 from .healthy import (
@@ -227,8 +227,8 @@ def test_a_configuration_that_does_not_compile_has_nothing_to_time() -> None:
 
 
 def test_the_clock_may_miss_two_per_cent() -> None:
-    assert judge(case(put("compile.cold.ranks.0.unaccounted_s", 1.81))).verdict is Verdict.PASS
-    assert judge(case(put("compile.cold.ranks.0.unaccounted_s", 1.79))).verdict is Verdict.INVALID_MEASUREMENT
+    assert judge(case(put("compile.cold.ranks.0.unaccounted_s", -0.07))).verdict is Verdict.PASS
+    assert judge(case(put("compile.cold.ranks.0.unaccounted_s", -0.08))).verdict is Verdict.INVALID_MEASUREMENT
 
 
 def test_the_phases_that_compile_are_those_of_the_time_line() -> None:

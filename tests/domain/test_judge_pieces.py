@@ -21,6 +21,7 @@ REDUNDANT = (
     r"^(policy|environment|patches|arms|fallback|guards)\b",  # asked for by no check
     r"\.matched$",  # the smallest of per_rank
     r"\.artifacts\.(saved|loaded)$",  # sums over the ranks
+    r"\.ranks\.\d+\.unaccounted_s$",  # a rest as small as it should be is within the clock's tolerance
     r"\.ranks\.\d+\.total_s$",  # the arm's outer wall time once more
     r"residual\.\d\.worst_score$",  # as far as bit equality is owed, see ``asked``
     r"invariants\.\d\.(checked|detail|arm)$",  # how much was compared, and what of

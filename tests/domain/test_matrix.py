@@ -80,7 +80,7 @@ def test_a_name_is_all_that_is_needed() -> None:
 
 
 def test_sections_that_are_null_are_as_good_as_missing() -> None:
-    empty = dict.fromkeys(("engine", "matrix", "include", "exclude", "checks", "timeouts", "repeat"))
+    empty = dict.fromkeys(("engine", "matrix", "include", "exclude", "checks", "timeouts", "repeat", "traces"))
     assert matrix(**empty).cells == matrix().cells
 
 
@@ -348,6 +348,10 @@ def test_entries_bring_name_expect_and_checks() -> None:
         ({"repeat": {"cold": "3"}}, "wrong-type", ("repeat", "cold"), "how often"),
         ({"repeat": {"probe": 2}}, "unknown-key", ("repeat", "probe"), "all are cold and warm"),
         ({"engine": {"repeat": 3}}, "unknown-key", ("engine", "repeat"), "top of the file"),
+        ({"traces": "yes"}, "wrong-type", ("traces",), "traces: true"),
+        ({"traces": 1}, "wrong-type", ("traces",), "true or false"),
+        ({"traces": []}, "wrong-type", ("traces",), "true or false"),
+        ({"engine": {"traces": True}}, "unknown-key", ("engine", "traces"), "top of the file"),
         (
             {"timeouts": {"replicated": 1}},
             "unknown-key",
@@ -412,6 +416,13 @@ def test_an_evaluation_is_one_long_phase() -> None:
     limits = {role: (timeouts.of_phase(role), timeouts.of_silence(role)) for role in Role}
     evaluations = {Role.EVAL: (None, None), Role.EVAL_REPLICATED: (None, None)}
     assert limits == dict.fromkeys(Role, (60.0, 30.5)) | evaluations
+
+
+def test_traces_are_made_where_they_are_asked_for() -> None:
+    assert [matrix(traces=value).traces for value in (True, False, None)] == [True, False, False]
+    assert matrix().traces is False
+    # What is looked at makes no other cell of it.
+    assert matrix(traces=True).cells == matrix().cells
 
 
 def test_starts_are_repeated_where_it_is_written() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ engine:
   tensor_parallel_size: 2
   compilation_config.pass_config.sp_min_token_num: 1
 checks: [residual]
+traces: true
 include:
   # The stock CPU communicator reduces in place an operation that is declared functional. Nobody expects it to fail.
   - name: in-place-collective
@@ -47,6 +50,24 @@ def test_an_in_place_collective_is_a_residual_fault(controls: Finished) -> None:
     residual = cell["residual"]
     assert (residual["subject"], residual["against"]) == ("probe", "reference")
     assert residual["worst_score"] > 1000
+
+
+def test_traces_that_were_asked_for_are_there_and_whole(controls: Finished) -> None:
+    name = "unknown-norm"
+    (traces,) = [arm["traces"] for arm in controls.cell(name)["arms"]]
+    assert traces["notes"] == []
+    folder = Path(traces["folder"])
+    assert folder == controls.arm_folder(name, "probe")
+    assert [re.search(r"rank_\d", log)[0] for log in sorted(traces["logs"])] == ["rank_0", "rank_1"]  # type: ignore[index]
+    assert all((folder / log).stat().st_size > 10_000 for log in traces["logs"])
+    report = (folder / traces["tlparse"]).read_text()
+    assert all(f"rank_{rank}" in report and (folder / f"tlparse/rank_{rank}/index.html").exists() for rank in (0, 1))
+    drawn = json.loads((folder / traces["perfetto"]).read_text())["traceEvents"]
+    processes = {event["pid"]: event["args"]["name"] for event in drawn if event["name"] == "process_name"}
+    assert {"main process", "rank 0", "rank 1"} <= set(processes.values())
+    for rank in ("rank 0", "rank 1"):
+        names = {event["name"] for event in drawn if processes[event["pid"]] == rank}
+        assert {"load_model", "bytecode_tracing", "GraphLowering.codegen", "pass.shardproof.TapPass"} <= names
 
 
 def test_an_unexpected_failure_makes_exit_status_1(controls: Finished) -> None:

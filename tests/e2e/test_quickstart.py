@@ -169,10 +169,72 @@ def test_phases_and_rest_make_the_outer_wall_time(demo: Finished, kind: str) -> 
     for rank in times["ranks"]:
         explained = sum(phase["s"] for phase in rank["phases"])
         assert explained + rank["unaccounted_s"] == pytest.approx(times["total_s"], rel=0.02)
-        assert 0 <= rank["unaccounted_s"] < 0.1 * times["total_s"]
+        assert rank["unaccounted_s"] >= 0
+        assert rank["unaccounted_s"] / times["total_s"] <= 0.02
         names = {phase["name"] for phase in rank["phases"]}
-        assert {"import", "config", "rank_import", "load_model", "profile", "requests"} <= names
+        assert {"launch", "import", "config", "rank_import", "init_device", "load_model", "weights", "profile"} <= names
+        assert {"kv_cache", "wait", "first_token", "requests", "collect", "exit"} <= names
         assert ("inductor_codegen" in names) == (kind == "cold")
+        assert {"dynamo", "aot_autograd"} <= names
+
+
+COMPILED = {"vllm_backend", "inductor_passes", "vllm_passes", "inductor_lowering", "inductor_scheduling",
+            "inductor_codegen", "inductor_compile", "cache_save"}  # fmt: skip
+
+
+def test_cold_compiles_on_both_ranks_and_warm_loads(demo: Finished) -> None:
+    times = demo.cell("sp-full-graph")["compile"]
+    for cold, warm in zip(times["cold"]["ranks"], times["warm"]["ranks"], strict=True):
+        assert {phase["name"] for phase in cold["phases"]} >= COMPILED
+        spent = {phase["name"]: phase["s"] for phase in warm["phases"]}
+        assert spent.keys() & COMPILED <= {"inductor_compile"}, "what is loaded may still need a header compiled"
+        assert spent["cache_load"] > 0
+        passes = {part["name"]: part["calls"] for part in cold["passes"]}
+        assert passes["pass.vllm.SequenceParallelismPass"] == passes["pass.shardproof.CountAfter"] == 1
+        assert all(part["s"] > 0 for part in cold["passes"])
+        assert [part["calls"] for part in cold["ranges"]] == [1]
+        assert (warm["passes"], warm["ranges"]) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["cold", "warm"])
+def test_spans_of_every_process_lie_inside_the_wall_time(demo: Finished, kind: str) -> None:
+    times = demo.cell("sp-full-graph")["compile"][kind]
+    assert [process["rank"] for process in times["processes"][:3]] == [None, 0, 1]
+    for process in times["processes"][:3]:
+        assert (process["problems"], process["not_timed"]) == ([], [])
+        assert process["spans"]
+        for span in process["spans"]:
+            assert 0 <= span["begin"] <= (times["total_s"] if span["end"] is None else span["end"]) <= times["total_s"]
+    main = {span["name"] for span in times["processes"][0]["spans"]}
+    assert main >= {"engine", "engine_core", "executor", "kv_setup"}
+    assert all(0 < process["started"] < times["total_s"] for process in times["processes"][1:3])
+
+
+def test_what_a_start_used_is_told_per_rank(demo: Finished) -> None:
+    for name in ("sp-full-graph", "replicated"):
+        times = demo.cell(name)["compile"]
+        for kind in ("cold", "warm"):
+            for used in times[kind]["resources"]:
+                assert used["peak_rss_bytes"] > 1 << 28
+                assert used["device_peak_bytes"] is None
+                assert 0 < used["artifact_bytes"] < times[kind]["artifact_bytes"]
+            assert 0 < times[kind]["time_to_first_token_s"] < times[kind]["first_token_s"] < times[kind]["total_s"]
+        assert times["cold"]["kv_blocks"] == times["warm"]["kv_blocks"] > 0
+        for used in times["cold"]["resources"]:
+            assert 1 <= used["unique_subgraphs"] <= used["subgraphs"]
+            assert used["pieces"] == used["subgraphs"]
+            assert (used["subgraphs"] == 1) == (name == "sp-full-graph")
+        assert {used["subgraphs"] for used in times["warm"]["resources"]} == {None}
+
+
+def test_skew_names_the_slowest_rank_of_each_phase(demo: Finished) -> None:
+    times = demo.cell("sp-full-graph")["compile"]["cold"]
+    spent = [{phase["name"]: phase["s"] for phase in rank["phases"]} for rank in times["ranks"]]
+    assert {item["phase"] for item in times["skew"]} == spent[0].keys() | spent[1].keys()
+    for item in times["skew"]:
+        slow, fast = (spent[rank].get(item["phase"], 0.0) for rank in (item["slowest"], 1 - item["slowest"]))
+        assert (item["s"], item["behind_s"]) == (slow, slow - fast)
+    assert [item["behind_s"] for item in times["skew"]] == sorted((i["behind_s"] for i in times["skew"]), reverse=True)
 
 
 def test_fallbacks_are_counted_on_every_rank_of_every_arm(demo: Finished) -> None:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from workers.probes.timeline import COMPILE_PHASES, MAIN_PHASES, RawEvent, rank_times
-from workers.protocol import RankTimes
+from workers.probes.span_phases import COMPILE_PHASES, phase_of
+from workers.probes.spans import ProcessSpans, Span
+from workers.probes.timeline import MAIN_PHASES, RawEvent, rank_times
+from workers.protocol import Part, RankTimes
 
 MAIN, RANK = 100, 200
 """Process ids; rank 1 is 201."""
@@ -29,9 +31,9 @@ def born(t: float, rank: int, started: float, pid: int | None = None) -> RawEven
     return {"kind": "rank", "t": t, "pid": RANK + rank if pid is None else pid, "rank": rank, "started": started}
 
 
-def line(events: Sequence[RawEvent], until: float, timers: Mapping[str, float] | None = None) -> RankTimes:
+def line(events: Sequence[RawEvent], until: float, spans: Mapping[int, ProcessSpans] | None = None) -> RankTimes:
     """The line of rank 0, of an arm from 0 to ``until``."""
-    return rank_times(events, 0.0, until, {0: timers or {}})[0]
+    return rank_times(events, 0.0, until, spans or {})[0]
 
 
 def seconds(found: RankTimes) -> dict[str, float]:
@@ -97,24 +99,24 @@ def test_an_end_without_a_beginning_says_nothing() -> None:
     assert (seconds(ended_twice)["profile"], ended_twice.unaccounted_s) == (10.0, 2.0)
 
 
-def test_a_phase_inside_another_is_part_of_it() -> None:
+def test_of_a_phase_inside_another_the_inner_one_counts() -> None:
     events = [born(1, 0, started=0, pid=MAIN), begin(1, "outer", 0), begin(2, "inner", 0), end(3, "inner", 0),
               end(5, "outer", 0)]  # fmt: skip
-    assert seconds(line(events, 5.0)) == {"launch": 1.0, "outer": 4.0}
+    assert seconds(line(events, 5.0)) == {"launch": 1.0, "outer": 3.0, "inner": 1.0}
 
 
-def test_of_two_that_overlap_the_later_begins_where_the_earlier_ends() -> None:
+def test_of_two_that_overlap_the_earlier_ends_where_the_later_begins() -> None:
     events = [born(0, 0, started=0, pid=MAIN), begin(0, "first", 0), begin(2, "second", 0), end(4, "first", 0),
               end(7, "second", 0)]  # fmt: skip
-    assert seconds(line(events, 7.0)) == {"first": 4.0, "second": 3.0}
+    assert seconds(line(events, 7.0)) == {"first": 2.0, "second": 5.0}
 
 
-def test_phases_of_the_same_name_each_count() -> None:
+def test_phases_of_the_same_name_are_one() -> None:
     events = [born(0, 0, started=0, pid=MAIN)]
     for t in (0, 4):
         events += [begin(t, "warm_up", 0), end(t + 3, "warm_up", 0)]
     found = line(events, 7.0)
-    assert [(phase.name, phase.s) for phase in found.phases] == [("warm_up", 3.0), ("warm_up", 3.0)]
+    assert [(phase.name, phase.s, phase.begin) for phase in found.phases] == [("warm_up", 6.0, 0.0)]
     assert found.unaccounted_s == 1.0
 
 
@@ -128,39 +130,111 @@ def test_nobody_reported_nothing_to_show() -> None:
     assert rank_times([begin(1, "import")], 0.0, 5.0, {}) == []
 
 
-# --- what the profile run is made of ---------------------------------------------------------------------------------
+# --- what a rank's spans say ------------------------------------------------------------------------------------------
 
-TIMERS = {
-    "bytecode_tracing": 1.0,
-    "create_aot_dispatcher_function": 7.5,
-    "compile_fx_inner": 6.0,
-    "GraphLowering.codegen": 1.5,
-    "PyCodeCache.load_by_key_path": 4.0,
-}
+
+def spanned(*spans: tuple[str, float, float | None], rank: int = 0, thread: int = 0) -> dict[int, ProcessSpans]:
+    """Spans of ``rank`` as (name, begin, end), outer ones first."""
+    found = ProcessSpans(RANK + rank)
+    for name, start, stop in spans:
+        around = [one for one in found.spans if one.end is None or one.end > start]
+        phase = phase_of(name, around[-1].phase if around else None)
+        found.spans.append(Span(name, start, stop, len(around), thread, phase))
+    return {found.pid: found}
+
+
+COMPILING = spanned(
+    ("aot_compile", 9.0, 16.0),
+    ("vllm_backend", 10.0, 16.0),
+    ("compile_range", 10.0, 16.0),
+    ("create_aot_dispatcher_function", 10.5, 15.5),
+    ("fx_codegen_and_compile", 11.5, 15.5),
+    ("GraphLowering.codegen", 12.0, 13.5),
+    ("Scheduler.__init__", 12.0, 12.25),
+    ("PyCodeCache.load_by_key_path", 13.5, 15.5),
+    ("compile_file", 14.0, 15.0),
+)
 
 
 def test_the_profile_run_is_split_into_the_phases_of_compilation() -> None:
-    found = seconds(line(engine(0), 24.0, TIMERS))
-    assert {name: found[name] for name in (*COMPILE_PHASES, "profile")} == {
-        "dynamo": 1.0, "aot_autograd": 1.5, "inductor_lowering": 0.5, "inductor_codegen": 1.5, "inductor_compile": 4.0,
-        "profile": 1.5,
+    found = line(engine(0), 24.0, COMPILING)
+    assert {name: s for name, s in seconds(found).items() if name in (*COMPILE_PHASES, "profile")} == {
+        "profile": 3.0, "dynamo": 1.0, "vllm_backend": 1.0, "aot_autograd": 1.0, "inductor_lowering": 0.5,
+        "inductor_scheduling": 0.25, "inductor_codegen": 1.25, "inductor_compile": 2.0,
     }  # fmt: skip
-    assert line(engine(0), 24.0, TIMERS).unaccounted_s == line(engine(0), 24.0).unaccounted_s
+    assert found.unaccounted_s == line(engine(0), 24.0).unaccounted_s
+    assert {phase.name: phase.begin for phase in found.phases}["dynamo"] == 9.0
 
 
-def test_timers_that_say_more_than_the_profile_run_took_are_cut() -> None:
-    found = line(engine(0), 24.0, {"bytecode_tracing": 8.0, "PyCodeCache.load_by_key_path": 8.0})
-    split = seconds(found)
-    assert (split["dynamo"], split["inductor_compile"], split["profile"]) == (8.0, 2.0, 0.0)
-    assert found.unaccounted_s == 2.0
+def test_what_is_compiled_while_requests_run_is_seen_there() -> None:
+    found = seconds(line(engine(0), 24.0, spanned(("dynamo", 20.5, 21.0))))
+    assert (found["dynamo"], found["requests"]) == (0.5, 1.5)
 
 
-def test_a_timer_shorter_than_what_runs_inside_it_counts_as_none() -> None:
-    assert "aot_autograd" not in seconds(line(engine(0), 24.0, {"compile_fx_inner": 2.0}))
+def test_a_rank_that_waits_does_what_the_main_process_does() -> None:
+    found = line(engine(0), 24.0, spanned(("wait", 18.0, 20.5), ("wait", 20.5, None)))
+    assert (seconds(found)["wait"], seconds(found)["requests"], found.unaccounted_s) == (2.0, 2.0, 0.0)
 
 
-def test_each_rank_has_its_own_timers() -> None:
-    found = rank_times(engine(0, 1), 0.0, 24.0, {1: {"bytecode_tracing": 3.0}})
+def test_a_rank_in_the_main_process_sets_the_engine_up_itself() -> None:
+    alone = [{**event, "pid": RANK} for event in engine(0)]
+    found = line(alone, 24.0, spanned(("engine", 4.0, 20.0), ("kv_setup", 8.0, 19.0)))
+    assert (seconds(found)["engine"], seconds(found)["profile"], found.unaccounted_s) == (5.0, 10.0, 0.0)
+    # Of the main process of other ranks it says nothing: what those did in the meantime is told by themselves.
+    assert "engine" not in seconds(line(engine(0), 24.0, {MAIN: spanned(("engine", 4.0, 20.0))[RANK]}))
+
+
+def test_what_another_thread_loads_is_part_of_the_loading() -> None:
+    spans = spanned(("cache_load", 9.0, 15.0))
+    spans[RANK].spans.append(Span("PyCodeCache.load_by_key_path", 10.0, 14.0, 0, 1, phase_of("x", "cache_load")))
+    assert seconds(line(engine(0), 24.0, spans))["cache_load"] == 6.0
+    assert phase_of("PyCodeCache.load_by_key_path", "cache_load") == "cache_load"
+    assert phase_of("PyCodeCache.load_by_key_path", "inductor_codegen") == "inductor_compile"
+
+
+def test_a_span_that_was_not_ended_lasted_until_the_process_was_gone() -> None:
+    unended = spanned(("aot_compile", 9.0, 11.0), ("compile_file", 10.0, None))
+    killed = [event for event in engine(0) if event["t"] < 10]
+    assert seconds(line([*killed, begin(24, "end", 0)], 24.0, unended))["inductor_compile"] == 14.0
+
+
+def test_a_name_that_nobody_knows_is_part_of_what_it_runs_in() -> None:
+    found = seconds(line(engine(0), 24.0, spanned(("bytecode_tracing", 9.0, 12.0), ("new_in_torch_9", 10.0, 11.0))))
+    assert (found["dynamo"], found["profile"]) == (3.0, 7.0)
+    assert phase_of("new_in_torch_9", None) is None
+
+
+def test_imports_of_a_rank_end_where_its_first_span_begins() -> None:
+    found = seconds(line(engine(0), 24.0, spanned(("plugins", 6.5, 6.75))))
+    assert (found["rank_import"], found["rank_init"]) == (1.5, 0.5)
+    assert "rank_init" not in seconds(line(engine(0), 24.0))
+
+
+def test_a_rank_forked_from_a_process_that_has_imported_all_has_next_to_nothing_to_import() -> None:
+    forked = [{**event, "started": 6.75} if event["kind"] == "rank" else event for event in engine(0)]
+    found = line(forked, 24.0, spanned(("init", 6.75, 7.0)))
+    assert (seconds(found)["spawn"], seconds(found)["rank_init"]) == (2.75, 0.25)
+    assert "rank_import" not in seconds(found)
+    assert found.unaccounted_s == line(engine(0), 24.0).unaccounted_s
+
+
+def test_the_first_token_ends_a_part_of_the_requests() -> None:
+    found = seconds(line([*engine(0), {"kind": "first-token", "t": 20.5, "pid": MAIN}], 24.0))
+    assert (found["first_token"], found["requests"]) == (0.5, 1.5)
+
+
+def test_passes_and_ranges_are_told_by_name() -> None:
+    spans = spanned(("pass.vllm.One", 9.0, 9.5), ("pass.vllm.One", 10.0, 10.25), ("pass.shardproof.Two", 11.0, 12.0),
+                    ("pass.joint_graph_passes.not_ours", 12.0, 13.0))  # fmt: skip
+    spans[RANK].spans.append(Span("compile_range", 9.0, 13.0, 0, 0, None, {"range": "1–512"}))
+    found = line(engine(0), 24.0, spans)
+    assert found.passes == [Part(name="pass.vllm.One", s=0.75, calls=2), Part(name="pass.shardproof.Two", s=1, calls=1)]
+    assert found.ranges == [Part(name="1–512", s=4.0, calls=1)]
+    assert (line(engine(0), 24.0).passes, line(engine(0), 24.0).ranges) == (None, None)
+
+
+def test_each_rank_has_its_own_spans() -> None:
+    found = rank_times(engine(0, 1), 0.0, 24.0, spanned(("bytecode_tracing", 9.0, 12.0), rank=1))
     assert ["dynamo" in seconds(item) for item in found] == [False, True]
 
 
@@ -174,19 +248,24 @@ PHASES = st.builds(
     st.booleans(), TIMES, NAMES, st.sampled_from([None, 0, 1]),
 )  # fmt: skip
 BIRTHS = st.builds(born, TIMES, st.sampled_from([0, 1]), TIMES, st.sampled_from([None, MAIN]))
-TIMER_SECONDS = st.dictionaries(st.sampled_from(list(TIMERS)), st.integers(0, 200).map(lambda n: n / 16))
+SPANS = st.builds(
+    lambda name, start, length, thread: Span(name, start, None if length is None else start + length, 0, thread,
+                                             phase_of(name, None)),
+    st.sampled_from(["wait", "dynamo", "compile_file", "unknown", "pass.vllm.One", "cache_load"]), TIMES,
+    st.none() | st.integers(0, 200).map(lambda sixteenths: sixteenths / 16), st.integers(0, 1),
+)  # fmt: skip
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.lists(PHASES | BIRTHS, max_size=24), TIMES, st.integers(0, 400), TIMER_SECONDS)
+@given(st.lists(PHASES | BIRTHS, max_size=24), TIMES, st.integers(0, 400), st.lists(SPANS, max_size=12))
 @example(
-    [born(1, 0, 0), begin(1, "profile", 0), end(9, "profile", 0), begin(0, "import"), end(5, "import")], 0, 160, {}
+    [born(1, 0, 0), begin(1, "profile", 0), end(9, "profile", 0), begin(0, "import"), end(5, "import")], 0, 160, []
 )
 def test_phases_and_the_rest_make_the_wall_time(
-    events: list[RawEvent], start: float, sixteenths: int, timers: dict[str, float]
+    events: list[RawEvent], start: float, sixteenths: int, spans: list[Span]
 ) -> None:
     stop = start + sixteenths / 16
-    found = rank_times(events, start, stop, {0: timers, 1: timers})
+    found = rank_times(events, start, stop, {pid: ProcessSpans(pid, spans) for pid in (MAIN, RANK, RANK + 1)})
     assert [item.rank for item in found] == sorted({event["rank"] for event in events if event["kind"] == "rank"})
     for item in found:
         assert item.total_s == stop - start
@@ -202,11 +281,13 @@ def test_phases_and_the_rest_make_the_wall_time(
 def test_phases_one_after_the_other_keep_their_lengths(steps: list[tuple[str, int]]) -> None:
     events: list[Any] = [born(0, 0, started=0, pid=MAIN)]
     t = 0.0
+    lengths: dict[str, float] = {}
     for name, sixteenths in steps:
         events += [begin(t, name, 0), end(t + sixteenths / 16, name, 0)]
         t += sixteenths / 16
+        lengths[name] = lengths.get(name, 0.0) + sixteenths / 16
     found = line(events, t)
-    assert [(phase.name, phase.s) for phase in found.phases] == [(name, n / 16) for name, n in steps]
+    assert [(phase.name, phase.s) for phase in found.phases] == list(lengths.items())
     assert found.unaccounted_s == 0.0
 
 

@@ -66,8 +66,8 @@ def test_a_finished_cell_has_every_key_of_the_format(store: Store) -> None:
     for arm in ("cold", "warm"):
         times = found["compile"][arm]
         assert times.keys() >= {"total_s", "ranks", "artifacts"}
-        assert times["ranks"][0].keys() == {"rank", "total_s", "phases", "unaccounted_s"}
-        assert times["ranks"][0]["phases"][0] == {"name": "dynamo", "s": 1.5}
+        assert times["ranks"][0].keys() == {"rank", "total_s", "phases", "unaccounted_s", "passes", "ranges"}
+        assert times["ranks"][0]["phases"][0] == {"name": "dynamo", "s": 1.5, "begin": None}
         assert times["artifacts"].keys() >= {"saved", "loaded"}
     told = {"calls": 12, "slow_path_s": 0.0, "state": "applied"}
     not_looked_at = dict.fromkeys(("fast_calls", "characters", "eager", "arm", "reason"))

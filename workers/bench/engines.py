@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 
 from workers.arms import Arm
-from workers.evidence import Result
 from workers.protocol import ArmReport, ArmSpec, Failure, Outcome
+from workers.start_times import Result
 
 
 class BenchFailed(RuntimeError):

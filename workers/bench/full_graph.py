@@ -14,8 +14,8 @@ from typing import Any
 
 from workers.bench import LESS, Measured
 from workers.bench.engines import BenchFailed, Started, start
-from workers.evidence import Result
 from workers.protocol import ArmSpec, BatchPlan, Patch, PatchMode, Role, Settings
+from workers.start_times import Result
 
 RANKS = 2
 COMPILATION = "compilation_config"

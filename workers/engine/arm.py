@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workers import environment
-from workers.engine import toolchain
-from workers.engine.clock import clock_steps
+from workers.engine import hooks, toolchain
+from workers.engine.clock import clock_steps, tell_first_token
 from workers.engine.events import phase
 from workers.probes import capacity
 from workers.probes.slots import Capacity
@@ -30,6 +30,7 @@ def run(spec: ArmSpec) -> None:
 
         from workers.engine.settings import engine_config
 
+        hooks.watch_main()
         if spec.toolchain is not None:
             toolchain.share(spec.toolchain)
     with phase("config"):
@@ -41,6 +42,7 @@ def run(spec: ArmSpec) -> None:
         engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=True)
     with phase("requests"):
         seconds = clock_steps(engine)
+        tell_first_token(engine)
         answers = _answers(engine, spec)
     with phase("collect"):
         result = _collect(engine, spec) | answers | {"step_seconds": seconds}
@@ -116,6 +118,7 @@ def _collect(engine: LLMEngine, spec: ArmSpec) -> dict[str, Any]:
         toolchain.remember(spec.toolchain, [rank["vectors_work"] for rank in ranks])
     return {
         "environment": environment().model_dump(),
+        "kv_blocks": engine.vllm_config.cache_config.num_gpu_blocks,
         "patches": dict(establish(spec.patches)),
         "ranks": ranks,
     }

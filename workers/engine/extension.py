@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
-from workers.engine import internals
+from workers.engine import hooks, internals
 from workers.probes.recorder import RECORDER
 from workers.probes.rounding import ROUNDING_ERROR
 from workers.protocol import ROUNDING, Fault
@@ -50,7 +50,7 @@ class ProbeExtension:
         switch(self, asked)
 
     def shardproof_counters(self) -> dict[str, Any]:
-        """vLLM's counters, PyTorch's compile timers, fallbacks, graph census, guards and peak memory of this rank."""
+        """vLLM's counters, fallbacks, graph census, guards and peak memory of this rank, what could not be timed."""
         from vllm.compilation.counter import compilation_counter
 
         from workers.probes import fallback, norms
@@ -61,7 +61,7 @@ class ProbeExtension:
             "rank": self.rank,
             "counters": dict(vars(compilation_counter)),
             "held_before": self.held_before,
-            "compile_seconds": internals.compile_seconds(),
+            "not_timed": list(hooks.MISSING),
             "fallback": fallback.PROBE.told(self.rank).model_dump(),
             "census": census(),
             "norms": norms.hashes(self.get_model()),  # type: ignore[attr-defined]
@@ -69,7 +69,17 @@ class ProbeExtension:
             "vectors_work": _vectors_work(),
             "partitions": internals.partitions(),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "device_peak_bytes": _device_peak(),
         }
+
+
+def _device_peak() -> int | None:
+    """The most that PyTorch has taken of this rank's accelerator; ``None`` where there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    return int(torch.cuda.max_memory_reserved())
 
 
 def _vectors_work() -> bool:

@@ -7,6 +7,7 @@ it instead of guessing.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,6 @@ def forget_logged_once() -> None:
     """Make vLLM's ``warning_once`` speak again: it remembers what it said for the life of the process."""
     for name in ("_print_debug_once", "_print_info_once", "_print_warning_once"):
         resolve(f"vllm.logger:{name}.cache_clear", "see the engine's reasons for each cell, not for the first alone")()
-
-
-def compile_seconds() -> dict[str, float]:
-    """Seconds by PyTorch's own compile timers (``dynamo_timed``), summed over their calls in this process."""
-    metrics = resolve("torch._dynamo.utils:compilation_time_metrics", "split the compile time into phases")
-    return {name: float(sum(times)) for name, times in metrics.items()}
 
 
 def partitions() -> int | None:
@@ -165,3 +160,58 @@ def compiled_here() -> list[str]:
     found = [name for name, path in COMPILED.items() if len(resolve(path, purpose))]
     found += [name for name, path in REMEMBERED.items() if resolve(path, purpose)().currsize]
     return found + [f"counter {name} of vLLM" for name, count in vars(compilation_counter).items() if count]
+
+
+COMPILE_EVENTS = "torch._dynamo.utils:ChromiumEventLogger"
+"""Where each of PyTorch's compile phases says that it begins and ends (``dynamo_timed``); its times are wall times."""
+
+EVENT_BEGINS, EVENT_ENDS = "log_event_start", "log_event_end"
+
+MAIN_CALLS = {
+    "vllm.v1.engine.llm_engine:LLMEngine.__init__": "engine",
+    "vllm.v1.engine.core:EngineCore.__init__": "engine_core",
+    "vllm.v1.engine.core:EngineCore._initialize_kv_caches": "kv_setup",
+    "vllm.v1.executor.abstract:Executor.__init__": "executor",
+}
+"""What the main process does while it starts the engine → the name of its span."""
+
+RANK_CALLS = {
+    "vllm.distributed.device_communicators.shm_broadcast:MessageQueue.dequeue": "wait",
+    "vllm.model_executor.model_loader.default_loader:DefaultModelLoader.load_weights": "load_weights",
+    "vllm.v1.worker.gpu_model_runner:GPUModelRunner.profile_run": "profile_run",
+    "vllm.v1.worker.gpu_model_runner:GPUModelRunner.capture_model": "graph_capture",
+    "vllm.compilation.wrapper:TorchCompileWithNoGuardsWrapper.aot_compile": "aot_compile",
+    "vllm.compilation.backends:VllmBackend.__call__": "vllm_backend",
+    "vllm.compilation.backends:CompilerManager.compile": "compile_range",
+    "vllm.compilation.backends:CompilerManager.load": "cache_load",
+    "vllm.compilation.backends:CompilerManager.save_to_file": "cache_save",
+    "vllm.compilation.decorators:_try_load_aot_compiled_fn": "cache_load",
+    "torch._dynamo.aot_compile:AOTCompiledFunction.save_compiled_function": "cache_save",
+}
+"""What a rank does that PyTorch does not time, or not as vLLM's → the name of its span, see ``span_phases``."""
+
+PASSES_OF_THE_MANAGER = ("ir_lowering", "clone_elimination", "post_cleanup", "fix_functionalization")
+"""Passes that vLLM's pass manager runs beside its list."""
+
+
+def replace(path: str, purpose: str, wrap: Callable[[Callable[..., Any]], Any]) -> None:
+    """Put ``wrap`` of the function or method at ``path`` in its place, for every later call by that name.
+
+    Raises:
+        TargetMissing: if the module or one of the attributes is gone.
+    """
+    found = resolve(path, purpose)
+    owner_path, _, name = path.rpartition("." if "." in path.partition(":")[2] else ":")
+    owner = resolve(owner_path, purpose) if ":" in owner_path else importlib.import_module(owner_path)
+    setattr(owner, name, wrap(found))
+
+
+def trace_into(folder: str) -> None:
+    """Have PyTorch write its structured trace into ``folder``, also where it was imported before that was asked for."""
+    purpose = "write PyTorch's structured trace"
+    handler = resolve("torch._logging._internal:LOG_TRACE_HANDLER", purpose)
+    if handler is None:
+        raise TargetMissing("torch._logging._internal:LOG_TRACE_HANDLER", purpose)
+    handler.root_dir = folder
+    # One without a folder has taken itself off at the first record.
+    resolve("torch._logging._internal:trace_log", purpose).addHandler(handler)

@@ -15,19 +15,28 @@ def register() -> None:
     """
     asked = os.environ.get(environment.PATCHES)
     if asked:
-        from workers.patches import establish
-        from workers.probes.fallback import PROBE
-        from workers.processes import die_with_parent
-        from workers.protocol import Patch, PatchMode
-        from workers.watchdog import signals
+        from workers.engine.spans import span
 
-        die_with_parent()
-        # Ranks that are forked do not come here again.
-        os.register_at_fork(after_in_child=die_with_parent)
-        signals.register()
-        establish({Patch(name): PatchMode(mode) for name, mode in json.loads(asked).items()})
-        PROBE.install()
-        _hook_passes()
+        with span("plugins"):
+            _register(asked)
+
+
+def _register(asked: str) -> None:
+    from workers.engine import hooks
+    from workers.patches import establish
+    from workers.probes.fallback import PROBE
+    from workers.processes import die_with_parent
+    from workers.protocol import Patch, PatchMode
+    from workers.watchdog import signals
+
+    die_with_parent()
+    # Ranks that are forked do not come here again.
+    os.register_at_fork(after_in_child=die_with_parent)
+    signals.register()
+    establish({Patch(name): PatchMode(mode) for name, mode in json.loads(asked).items()})
+    PROBE.install()
+    hooks.watch_compiler()
+    _hook_passes()
 
 
 def _hook_passes() -> None:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from workers import environment
-from workers.engine import internals
+from workers.engine import hooks, internals
 from workers.engine.events import emit, phase, process_started
 from workers.engine.steps import believed_scattered, order_of, position, requests_of
 from workers.probes import boundary, capacity, taps
@@ -39,6 +39,7 @@ class TimedWorker:
 
     def init_device(self) -> None:
         self.held_before = internals.compiled_here()
+        hooks.watch_rank()
         emit("rank", rank=self.rank, started=process_started())
         with phase("init_device", self.rank):
             super().init_device()  # type: ignore[misc]

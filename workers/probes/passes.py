@@ -16,6 +16,7 @@ import torch
 from vllm.compilation.passes.inductor_pass import InductorPass, get_pass_context
 
 from workers import environment
+from workers.engine import hooks
 from workers.probes import taps
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def install(manager: PostGradPassManager, config: VllmConfig) -> None:
     manager.add(CountAfter(sp_pass, hidden_size))
     if taps.wanted():
         manager.add(taps.TapPass(hidden_size))
+    hooks.time_passes(manager)
 
 
 def hook(manager_class: type[Any]) -> None:

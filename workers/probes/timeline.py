@@ -1,31 +1,32 @@
-"""From the events of an arm's processes to the time line of each rank.
+"""From the events and spans of an arm's processes to the time line of each rank.
 
 Every rank gets one line over the arm's whole outer wall time: the main process's phases until the rank exists, the
-rank's own from then on, the main process's again while requests run and the engine shuts down. Phases never overlap,
-so they and the unexplained rest add up to the wall time.
+rank's own from then on, the main process's again while requests run and the engine shuts down. Of what is inside each
+other the innermost counts, so phases never overlap, and with the unexplained rest they add up to the wall time. All
+times are those of the monotonic clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from workers.protocol import Phase, RankTimes
+from workers.probes.span_phases import OUR_PASS, VLLM_PASS, WAIT
+from workers.probes.spans import ProcessSpans, Span
+from workers.protocol import Part, Phase, RankTimes
 
 MAIN_PHASES = ("import", "config", "requests", "collect", "shutdown")
 """Phases of the main process in which the ranks have none of their own."""
 
-COMPILE_PHASES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "dynamo": ("bytecode_tracing", ()),
-    "aot_autograd": ("create_aot_dispatcher_function", ("compile_fx_inner",)),
-    "inductor_lowering": ("compile_fx_inner", ("GraphLowering.codegen", "PyCodeCache.load_by_key_path")),
-    "inductor_codegen": ("GraphLowering.codegen", ()),
-    "inductor_compile": ("PyCodeCache.load_by_key_path", ()),
-}
-"""Phase → PyTorch's timer, less the timers that run inside it. All of them run inside the worker's ``profile``."""
-
 RawEvent = Mapping[str, Any]
+Spans = Mapping[int, ProcessSpans]
+"""By process id."""
+
+# What a rank does itself goes before what the main process does, and that before its waiting for the main process.
+_WAITING, _MAIN, _OWN = range(3)
 
 
 @dataclass(frozen=True)
@@ -33,47 +34,52 @@ class Segment:
     name: str
     begin: float
     end: float
+    layer: int = _OWN
 
 
-def rank_times(
-    events: Sequence[RawEvent], begin: float, end: float, compile_seconds: Mapping[int, Mapping[str, float]]
-) -> list[RankTimes]:
+def rank_times(events: Sequence[RawEvent], begin: float, end: float, spans: Spans) -> list[RankTimes]:
     """One line per rank that reported itself.
 
     Args:
         events: as the processes sent them; ``t`` in seconds of the monotonic clock.
         begin: when the arm was started, seen from outside.
         end: when its last process was gone, seen from outside.
-        compile_seconds: per rank PyTorch's compile timers.
+        spans: of each process, see ``workers.probes.spans``.
     """
-    main = list(_segments(events, None))
+    main = list(segments(events, None))
     births = {event["rank"]: event for event in events if event["kind"] == "rank"}
-    return [
-        _line(rank, births[rank], events, main, begin, end, compile_seconds.get(rank, {})) for rank in sorted(births)
-    ]
+    return [_line(births[rank], events, main, begin, end, spans) for rank in sorted(births)]
 
 
 def _line(
-    rank: int,
-    birth: RawEvent,
-    events: Sequence[RawEvent],
-    main: list[Segment],
-    begin: float,
-    end: float,
-    compile_seconds: Mapping[str, float],
+    birth: RawEvent, events: Sequence[RawEvent], main: list[Segment], begin: float, end: float, spans: Spans
 ) -> RankTimes:
-    own = list(_segments(events, rank))
-    line = [*_frame(events, begin, end), *_birth(birth, events, main), *own]
-    line += [segment for segment in main if segment.name in MAIN_PHASES]
-    phases: list[Phase] = []
-    for name, seconds in _exclusive(line, begin, end):
-        parts = _carve(seconds, compile_seconds) if name == "profile" else [Phase(name=name, s=seconds)]
-        phases += parts
+    rank = birth["rank"]
+    own = spans.get(birth["pid"])
+    line = [*_frame(events, begin, end), *_birth(birth, events, own), *_first_token(main, events)]
+    line += [_on(segment, _MAIN) for segment in main if segment.name in MAIN_PHASES]
+    line += segments(events, rank)
+    line += _of_spans(own.spans if own else (), end)
+    phases: dict[str, Phase] = {}
+    for name, start, stop in _exclusive(line, begin, end):
+        known = phases.get(name) or Phase(name=name, s=0.0, begin=start - begin)
+        phases[name] = known.model_copy(update={"s": known.s + (stop - start)})
     total = end - begin
-    return RankTimes(rank=rank, total_s=total, phases=phases, unaccounted_s=total - sum(phase.s for phase in phases))
+    return RankTimes(
+        rank=rank,
+        total_s=total,
+        phases=list(phases.values()),
+        unaccounted_s=total - sum(phase.s for phase in phases.values()),
+        passes=None if own is None else _passes(own.spans, end),
+        ranges=None if own is None else _ranges(own.spans, end),
+    )
 
 
-def _segments(events: Iterable[RawEvent], rank: int | None) -> Iterable[Segment]:
+def _on(segment: Segment, layer: int) -> Segment:
+    return Segment(segment.name, segment.begin, segment.end, layer)
+
+
+def segments(events: Iterable[RawEvent], rank: int | None) -> Iterable[Segment]:
     """Begin and end of each phase of ``rank`` (``None``: the main process), paired by name."""
     begun: dict[str, float] = {}
     for event in events:
@@ -90,37 +96,79 @@ def _frame(events: Sequence[RawEvent], begin: float, end: float) -> list[Segment
     if not events:
         return []
     times = [event["t"] for event in events]
-    return [Segment("launch", begin, min(times)), Segment("exit", max(times), end)]
+    return [Segment("launch", begin, min(times), _MAIN), Segment("exit", max(times), end, _MAIN)]
 
 
-def _birth(birth: RawEvent, events: Sequence[RawEvent], main: list[Segment]) -> list[Segment]:
-    """From the main process's decision to start ranks to the rank's first word."""
+def _birth(birth: RawEvent, events: Sequence[RawEvent], own: ProcessSpans | None) -> Iterator[Segment]:
+    """From the main process's decision to start ranks to the rank's first word.
+
+    Its imports are done where its first span begins: vLLM then loads its plugins, and ours is one of them.
+    """
     start = next((event for event in events if event["kind"] == "phase-begin" and event["name"] == "start"), None)
     if start is None or birth["pid"] == start["pid"]:
-        return []
-    return [Segment("spawn", start["t"], birth["started"]), Segment("rank_import", birth["started"], birth["t"])]
+        return
+    yield Segment("spawn", start["t"], birth["started"], _MAIN)
+    imported = min([birth["t"], *(span.begin for span in own.spans[:1])] if own else [birth["t"]])
+    yield Segment("rank_import", birth["started"], imported, _MAIN)
+    yield Segment("rank_init", max(imported, birth["started"]), birth["t"], _MAIN)
 
 
-def _exclusive(line: list[Segment], begin: float, end: float) -> list[tuple[str, float]]:
-    """Seconds per segment in order of their begin; where two overlap, the later one begins where the earlier ends."""
-    reached = begin
-    seconds: list[tuple[str, float]] = []
-    for segment in sorted(line, key=lambda segment: segment.begin):
-        start, stop = max(segment.begin, reached), min(segment.end, end)
-        if stop > start:
-            seconds.append((segment.name, stop - start))
-            reached = stop
-    return seconds
+def _first_token(main: list[Segment], events: Sequence[RawEvent]) -> Iterator[Segment]:
+    """Of the requests, the time until the first token came."""
+    requests = next((segment for segment in main if segment.name == "requests"), None)
+    came = first_token(events)
+    if requests is not None and came is not None:
+        yield Segment("first_token", requests.begin, came, _MAIN)
 
 
-def _carve(profile: float, compile_seconds: Mapping[str, float]) -> list[Phase]:
-    """Split the worker's profiling run into the phases of compilation and the run itself."""
-    phases = []
-    left = profile
-    for name, (timer, inside) in COMPILE_PHASES.items():
-        seconds = compile_seconds.get(timer, 0.0) - sum(compile_seconds.get(other, 0.0) for other in inside)
-        seconds = min(max(seconds, 0.0), left)
-        if seconds > 0.0:
-            phases.append(Phase(name=name, s=seconds))
-            left -= seconds
-    return [*phases, Phase(name="profile", s=left)]
+def first_token(events: Sequence[RawEvent]) -> float | None:
+    """When the engine's first token came, on the monotonic clock; ``None`` where none was seen."""
+    return next((event["t"] for event in events if event["kind"] == "first-token"), None)
+
+
+def _of_spans(spans: Iterable[Span], end: float) -> Iterator[Segment]:
+    """A span without an end lasted until the process was gone."""
+    for span in spans:
+        if span.phase is not None:
+            layer = _WAITING if span.phase == WAIT else _OWN
+            yield Segment(span.phase, span.begin, end if span.end is None else span.end, layer)
+
+
+def _exclusive(line: Iterable[Segment], begin: float, end: float) -> Iterator[tuple[str, float, float]]:
+    """Who has the time, piece by piece: the highest layer, of one layer what began last, of those what ends first."""
+    waiting = sorted(
+        (max(part.begin, begin), -part.layer, min(part.end, end), order, part.name) for order, part in enumerate(line)
+    )
+    waiting = [part for part in waiting if part[0] < part[2]]
+    bounds = sorted({time for part in waiting for time in (part[0], part[2])})
+    active: list[tuple[int, float, float, int, str]] = []
+    reached = 0
+    for left, right in pairwise(bounds):
+        while reached < len(waiting) and waiting[reached][0] <= left:
+            start, layer, stop, order, name = waiting[reached]
+            heapq.heappush(active, (layer, -start, stop, -order, name))
+            reached += 1
+        while active and active[0][2] <= left:
+            heapq.heappop(active)
+        if active:
+            yield active[0][4], left, right
+
+
+def _passes(spans: Iterable[Span], end: float) -> list[Part]:
+    """vLLM's passes and ours, each by its name, over all graphs of the rank."""
+    return _parts(((span.name, span) for span in spans if span.name.startswith((VLLM_PASS, OUR_PASS))), end)
+
+
+def _ranges(spans: Iterable[Span], end: float) -> list[Part]:
+    return _parts(
+        ((str(span.arguments.get("range", "?")), span) for span in spans if span.name == "compile_range"), end
+    )
+
+
+def _parts(named: Iterable[tuple[str, Span]], end: float) -> list[Part]:
+    found: dict[str, Part] = {}
+    for name, span in named:
+        seconds = max((end if span.end is None else span.end) - span.begin, 0.0)
+        known = found.get(name) or Part(name=name, s=0.0, calls=0)
+        found[name] = Part(name=name, s=known.s + seconds, calls=known.calls + 1)
+    return list(found.values())

@@ -68,7 +68,7 @@ class ArmSpec(Message):
     ``trials`` are run after the batch plan, one by one. An arm with an ``evaluation`` runs that in place of the batch
     plan. ``preload``: its imports need not be its own, see ``workers.zygote``. ``repeat``: which start of its role in
     the run this is, from 1. ``timeout_s``: how long it may take in all; ``phase_timeout_s``: a rank in one phase;
-    ``silence_s``: without any event.
+    ``silence_s``: without any event. ``traces``: PyTorch writes its structured trace, and reports are made of it.
     """
 
     role: Role
@@ -90,6 +90,7 @@ class ArmSpec(Message):
     evaluation: Evaluation | None = None
     preload: bool = True
     repeat: int = 1
+    traces: bool = False
 
 
 class Policy(Message):
