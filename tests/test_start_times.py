@@ -119,7 +119,13 @@ def test_what_nobody_said_is_not_known(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_artifacts_of_each_rank_and_of_all(tmp_path: Path) -> None:
-    for place, size in (("a/rank_0_0/x", 1), ("b/rank_0_0/deep/y", 2), ("a/rank_11_0/z", 4), ("a/shared", 8)):
+    for place, size in (
+        ("a/rank_0_0/x", 1),
+        ("b/rank_0_0/deep/y", 2),
+        ("a/rank_11_0/z", 4),
+        ("a/shared", 8),
+        ("precompiled_headers/h.gch", 16),
+    ):
         path = tmp_path / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x" * size)

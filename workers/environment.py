@@ -20,6 +20,8 @@ TAPS = "SHARDPROOF_TAPS"
 CAPACITY = "SHARDPROOF_CAPACITY"
 FAULTS = "SHARDPROOF_FAULTS"
 COUNTED = "SHARDPROOF_COUNTED"
+HEADERS = "SHARDPROOF_HEADERS"
+"""Folder of the C++ headers that PyTorch has precompiled."""
 
 RANKS_FORK = "SHARDPROOF_RANKS_FORK"
 RANKS_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
@@ -27,6 +29,9 @@ RANKS_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 
 TRACE_FOLDER = "torch_trace"
 """In the arm's folder: PyTorch's structured trace, a log to each process."""
+
+HEADERS_FOLDER = "precompiled_headers"
+"""In a cache root, or shared by arms that are not timed: C++ headers, which hang on the compiler and on no model."""
 
 NOT_INHERITED = ("RAY_", "VLLM_", "TORCH", "TRITON_", "SHARDPROOF_", "OMP_NUM_THREADS")
 """Prefixes of variables that change what an engine compiles or where it caches."""
@@ -60,6 +65,7 @@ READ_LATE = frozenset(
         "SHLVL",
         "_",
         EVENTS,
+        HEADERS,
         SPANS,
         TRACE,
         PATCHES,
@@ -139,6 +145,7 @@ def _compile_caches(spec: ArmSpec) -> dict[str, str]:
     kernels = spec.toolchain or spec.cache_root
     own = {name: os.path.join(spec.cache_root, folder) for name, folder in CACHES_OF_THE_GRAPH.items()}
     own |= {name: os.path.join(kernels, "kernels", folder) for name, folder in CACHES_OF_KERNELS.items()}
+    own[HEADERS] = os.path.join(kernels, HEADERS_FOLDER)
     return own | {"FLASHINFER_CUBIN_DIR": _downloaded_kernels()}
 
 

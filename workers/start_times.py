@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workers.environment import HEADERS_FOLDER
 from workers.probes import spans
 from workers.probes.timeline import RawEvent, Segment, first_token, rank_times, segments
 from workers.protocol import (
@@ -80,9 +81,13 @@ def _artifacts(rank: dict[str, Any]) -> RankArtifacts:
 
 
 def artifact_bytes(cache_root: Path) -> dict[int | None, int]:
-    """Bytes of the files in a cache root: of each rank alone, and under ``None`` what the ranks share."""
+    """Bytes of the files in a cache root: of each rank alone, and under ``None`` what the ranks share.
+
+    Precompiled headers of the C++ compiler are no artifacts: they hold nothing of a model.
+    """
     sizes: dict[int | None, int] = {None: 0}
-    for folder, _, files in os.walk(cache_root):
+    for folder, folders, files in os.walk(cache_root):
+        folders[:] = [name for name in folders if name != HEADERS_FOLDER]
         found = _RANK_FOLDER.search(os.path.relpath(folder, cache_root))
         rank = int(found[1]) if found else None
         sizes[rank] = sizes.get(rank, 0) + sum(_size(Path(folder, file)) for file in files)

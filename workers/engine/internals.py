@@ -7,8 +7,8 @@ it instead of guessing.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 
@@ -95,9 +95,20 @@ def partitions() -> int | None:
     return int(counters["inductor"]["cudagraph_partitions"])
 
 
-def header_folder() -> Path:
-    """Where PyTorch keeps its precompiled C++ headers; below the temporary folder."""
-    return Path(resolve("torch._inductor.codecache:_HEADER_DIR", "share precompiled headers between arms"))
+CODECACHE = "torch._inductor.codecache"
+
+
+def keep_headers(folder: str) -> None:
+    """Have PyTorch keep its precompiled C++ headers in ``folder``, and not below the temporary one.
+
+    They are no part of its cache, and each arm has a temporary folder of its own: a warm start would make them anew.
+    """
+    purpose = "keep precompiled headers from one start to the next"
+    places = {"_HEADER_DIR": folder, "_HEADER_LOCK_DIR": os.path.join(folder, "locks")}
+    for name in places:
+        resolve(f"{CODECACHE}:{name}", purpose)
+    for name, place in places.items():
+        setattr(importlib.import_module(CODECACHE), name, place)
 
 
 def all_vectors_work() -> bool:
@@ -116,21 +127,15 @@ def all_vectors_work() -> bool:
     return len(resolve(f"{module}:valid_vec_isa_list", purpose)()) == len(claimed)
 
 
-CODECACHE = "torch._inductor.codecache"
 IMPORTED_TO_COMPILE = ("torch._inductor.compile_fx",)
 """What PyTorch imports when it first compiles."""
-HEADER_FOLDERS = {"_HEADER_DIR": ("precompiled_headers",), "_HEADER_LOCK_DIR": ("precompiled_headers", "locks")}
-"""What PyTorch names at import after the temporary folder of then → where it lies below its cache folder."""
 
 
 def place_headers_anew() -> None:
     """Keep precompiled headers below the temporary folder of now, as a process that imported now would."""
     purpose = "keep headers compiled by one engine from another that is to start cold"
     root = resolve("torch._inductor.runtime.cache_dir_utils:default_cache_dir", purpose)()
-    module = importlib.import_module(CODECACHE)
-    for name, below in HEADER_FOLDERS.items():
-        resolve(f"{CODECACHE}:{name}", purpose)
-        setattr(module, name, str(Path(root, *below)))
+    keep_headers(os.path.join(root, "precompiled_headers"))
 
 
 COMPILED = {

@@ -1,7 +1,8 @@
 """What the C++ compiler needs and no model changes, made once for all arms that are not timed.
 
-PyTorch compiles its headers, and small programs that tell which vector instructions work, anew in each temporary
-folder: a large part of a start on CPU. An arm that is timed makes them itself, as a user's engine would.
+PyTorch compiles its headers, and small programs that tell which vector instructions work: a large part of a start on
+CPU. A cold arm makes them itself, as a user's first engine would, and a warm one finds its headers. The headers' folder
+is a variable of the arm's environment, see ``workers.environment``; what is known of vectors is kept here.
 """
 
 from __future__ import annotations
@@ -9,21 +10,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from workers.engine import internals
-
-HEADERS = "precompiled_headers"
 VECTORS_WORK = "vector-instructions-work"
 VECTORS_ENV = "TORCHINDUCTOR_VEC_ISA_OK"
 
 
 def share(folder: str) -> None:
-    """Let this process and the ranks it will start use the headers in ``folder``, and what is known of vectors."""
-    headers = Path(folder) / HEADERS
-    headers.mkdir(parents=True, exist_ok=True)
-    wanted = internals.header_folder()
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    if not wanted.exists():
-        wanted.symlink_to(headers, target_is_directory=True)
+    """Let this process and the ranks it will start use what ``folder`` knows of vectors."""
     if (Path(folder) / VECTORS_WORK).exists():
         os.environ[VECTORS_ENV] = "1"
 
@@ -31,4 +23,5 @@ def share(folder: str) -> None:
 def remember(folder: str, works_on_ranks: list[bool]) -> None:
     """Note that all vector instructions this processor claims work with this compiler, if every rank found so."""
     if works_on_ranks and all(works_on_ranks):
+        Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / VECTORS_WORK).touch()
