@@ -358,6 +358,21 @@ input()
 """
 
 
+FAMILY = """
+import mmap, os, signal, sys
+from workers.processes import die_with_parent
+for number in range(8):
+    if os.fork() == 0:
+        die_with_parent()
+        with open(f"{sys.argv[1]}_{number}", "w+b") as file:
+            file.truncate(4096)
+            mapped = mmap.mmap(file.fileno(), 4096)
+        os.write(1, b"ready\\n")
+        signal.pause()
+signal.pause()
+"""
+
+
 @pytest.fixture
 def segment() -> Iterator[str]:
     """A name no other test has. What still bears it afterwards is taken away."""
@@ -396,6 +411,16 @@ def test_segments_of_a_dead_supervisor_are_taken_away_by_the_next(tmp_path: Path
 def test_a_segment_that_the_engine_had_mapped_goes_with_it(tmp_path: Path, segment: str) -> None:
     with supervised(tmp_path, *python(MAP, f"/dev/shm/{segment}")) as supervisor:
         assert supervisor.line() == "ready"
+        supervisor.cut()
+        supervisor.wait()
+    assert segments(segment) == []
+
+
+def test_segments_of_those_that_die_with_their_parent_go_too(tmp_path: Path, segment: str) -> None:
+    """They are looked at while they are still there: the parent is the first that is killed."""
+    with supervised(tmp_path, sys.executable, "-c", FAMILY, f"/dev/shm/{segment}") as supervisor:
+        assert {supervisor.line() for _ in range(8)} == {"ready"}
+        assert len(segments(segment)) == 8
         supervisor.cut()
         supervisor.wait()
     assert segments(segment) == []

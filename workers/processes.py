@@ -49,8 +49,9 @@ def end_descendants(grace_s: float = 2.0) -> None:
     mapped: set[Path] = set()
     while alive := [process for process in psutil.Process().children(recursive=True) if _runs(process.pid)]:
         spared = time.monotonic() < deadline
+        # Looked at before any is killed: one that dies with its parent would be gone when its turn comes.
+        mapped = mapped.union(*map(_shared_memory, alive))
         for process in alive:
-            mapped |= _shared_memory(process)
             if not (spared and _is_resource_tracker(process)):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
