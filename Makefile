@@ -11,7 +11,7 @@ SPREAD := -n 2 --dist loadfile
 
 setup: $(READY)
 
-$(READY): pyproject.toml deploy/install_engine.py
+$(READY): pyproject.toml deploy/install_engine.py workers/environments/vllm_cpu.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet packaging
 	$(BIN)/python deploy/install_engine.py

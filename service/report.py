@@ -19,6 +19,7 @@ from service.store import repositories
 from service.store.plain import finite
 from service.store.records import CellRecord, RunRecord, SweepRecord
 from workers.protocol import (
+    DEFAULT,
     ArmReport,
     CompileTimes,
     Environment,
@@ -217,14 +218,17 @@ def _environment(cell: CellRecord, evidence: Evidence | None, sweep: SweepRecord
     patches = cell.patches if evidence is None else evidence.patches
     found = _where(cell, evidence, sweep)
     known = dict.fromkeys(Environment.model_fields) if found is None else found.model_dump(mode="json")
-    return {**known, "patches": _patches(patches)}
+    name = cell.requested.get("environment", DEFAULT)
+    return {"name": name, **known, "patches": _patches(patches)}
 
 
 def _where(cell: CellRecord, evidence: Evidence | None, sweep: SweepRecord) -> Environment | None:
     if evidence is not None and evidence.environment is not None:
         return evidence.environment
+    if cell.environment is not None:
+        return cell.environment
     audited = cell.effective is not None or bool(cell.problems)
-    return sweep.environment if audited else None
+    return sweep.environment if audited and cell.requested.get("environment", DEFAULT) == DEFAULT else None
 
 
 def _patches(patches: Mapping[Patch, PatchState]) -> Json:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy import URL
+
+from service.domain import environments
+from service.domain.errors import Problems
 
 
 class Settings(BaseSettings):
@@ -18,7 +22,7 @@ class Settings(BaseSettings):
     home: Path = Field(
         default=Path(".shardproof"),
         validate_default=True,
-        description="Folder of everything Shardproof writes: database, models, artifacts, reports.",
+        description="Folder of all that Shardproof writes: database, models, engine environments, artifacts, reports.",
     )
     database_url: str | None = Field(
         default=None, description="SQLAlchemy URL of the database. Unset: SQLite in `shardproof.db` under `home`."
@@ -56,6 +60,10 @@ class Settings(BaseSettings):
         ge=0,
         description="So many bytes of artifacts of ended sweeps are kept, and the newest sweep's in any case.",
     )
+    environments: dict[str, Any] = Field(
+        default={},
+        description="Engine environments that every matrix may name, as its section environments: has them; JSON.",
+    )
 
     tasks_dir: Path | None = Field(
         default=None, description="Folder of evaluation tasks of your own, in lm_eval's format. They may run code."
@@ -65,6 +73,14 @@ class Settings(BaseSettings):
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:
         return home.expanduser().resolve()
+
+    @field_validator("environments")
+    @classmethod
+    def _check_environments(cls, written: dict[str, Any]) -> dict[str, Any]:
+        problems = Problems()
+        environments.read(written, problems)
+        problems.raise_if_any()
+        return written
 
     @field_validator("tasks_dir")
     @classmethod
@@ -88,6 +104,11 @@ class Settings(BaseSettings):
     def models_dir(self) -> Path:
         """Where the `tiny:` models are built."""
         return self.home / "models"
+
+    @property
+    def environments_dir(self) -> Path:
+        """Where engine environments are built, on each node."""
+        return self.home / "environments"
 
     @property
     def artifacts_dir(self) -> Path:

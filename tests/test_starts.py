@@ -14,7 +14,17 @@ from store.samples import run_spec
 
 from workers import actor
 from workers.actor import COMPARISON, RunActor
-from workers.protocol import Artifacts, Check, CompileTimes, Evidence, Outcome, OutputClass, Role, RunSpec
+from workers.protocol import (
+    Artifacts,
+    Check,
+    CompileTimes,
+    EnvironmentSpec,
+    Evidence,
+    Outcome,
+    OutputClass,
+    Role,
+    RunSpec,
+)
 from workers.starts import median
 
 pytestmark = pytest.mark.timeout(120)
@@ -53,14 +63,20 @@ json.dump(result, open(spec["folder"] + "/result.json", "w"))
 """
 
 
-def play(root: Path, *arms: tuple[Role, int, str, dict[str, str]], traces: bool = False) -> Evidence:
+def play(
+    root: Path,
+    *arms: tuple[Role, int, str, dict[str, str]],
+    traces: bool = False,
+    environment: EnvironmentSpec | None = None,
+) -> Evidence:
     """Run arms of (role, repeat, cache root, environment) and give what they left."""
     python = root / "python"
     # The script's own imports are all of the standard library.
     python.write_text(f"#!{sys.executable} -S\n{ENGINE}\n")
     python.chmod(0o755)
     spec = run_of(root, [Check.COMPILE], *arms)
-    spec = spec.model_copy(update={"arms": [arm.model_copy(update={"traces": traces}) for arm in spec.arms]})
+    traced = [arm.model_copy(update={"traces": traces}) for arm in spec.arms]
+    spec = spec.model_copy(update={"arms": traced, "environment": environment})
     *_, last = RunActor(spec.model_dump_json(), str(python)).run()
     assert last["kind"] == "evidence"
     return Evidence.model_validate_json(json.dumps(last["data"]))
@@ -133,6 +149,16 @@ def test_every_cold_start_is_cold_and_every_warm_one_warm(tmp_path: Path) -> Non
     assert [(arm.role, arm.repeat) for arm in found.arms] == [
         (Role.COLD, 1), (Role.COLD, 2), (Role.WARM, 1), (Role.WARM, 2),
     ]  # fmt: skip
+
+
+def test_a_run_whose_environment_cannot_be_had_has_that_as_the_end_of_its_arms(tmp_path: Path) -> None:
+    wanted = EnvironmentSpec(name="old", root=str(tmp_path / "environments"), interpreter=str(tmp_path / "none"))
+    found = play(tmp_path, cold(), warm(), environment=wanted)
+    (arm,) = found.arms
+    assert (arm.role, arm.outcome) == (Role.COLD, Outcome.CRASHED)
+    assert arm.failure is not None
+    assert arm.failure.message == f"environment old: {tmp_path}/none cannot be started: No such file or directory"
+    assert found.compile.starts == []
 
 
 def test_no_cache_is_left(tmp_path: Path) -> None:

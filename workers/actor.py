@@ -6,17 +6,20 @@ take the actor with it. An arm that dies ends the run's remaining arms of the sa
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from workers import cache_root, traces
 from workers.arms import Arm
+from workers.environments.failure import EnvironmentFailure
+from workers.environments.provide import provided
 from workers.evidence import assemble
 from workers.protocol import ArmReport, ArmSpec, Check, Event, Failure, Outcome, Role, RunSpec
 from workers.start_times import Result, compile_times
@@ -29,7 +32,10 @@ COMPARISON = "workers.residual.arms"
 
 
 class RunActor:
-    """Executes one :class:`RunSpec`. ``python`` is the interpreter of the engine environment."""
+    """Executes one :class:`RunSpec`. ``python`` is the interpreter of the default engine environment.
+
+    Where the run wants another one, that is had on this machine first, and its interpreter takes the place of it.
+    """
 
     def __init__(self, spec: str, python: str) -> None:
         self._spec = RunSpec.model_validate_json(spec)
@@ -40,12 +46,9 @@ class RunActor:
 
     def run(self) -> Iterator[dict[str, Any]]:
         """The events of the run as plain dictionaries, the evidence last. A Ray streaming generator."""
-        for number, arm in enumerate(self._spec.arms, start=1):
-            if not self._pointless(arm):
-                self._get_ready(arm)
-                for event in self._run_arm(arm):
-                    yield event.model_dump(mode="json")
-            self._forget_cache(arm, self._spec.arms[number:])
+        with contextlib.ExitStack() as held:
+            for event in self._run_arms(held):
+                yield event.model_dump(mode="json")
         evidence = assemble(
             self._spec,
             self._reports,
@@ -54,6 +57,27 @@ class RunActor:
             _shared(self._spec),
         )
         yield Event(kind="evidence", at=time.time(), data=evidence.model_dump(mode="json")).model_dump(mode="json")
+
+    def _run_arms(self, held: contextlib.ExitStack) -> Iterator[Event]:
+        missing = yield from self._enter_environment(held)
+        for number, arm in enumerate(self._spec.arms, start=1):
+            if not self._pointless(arm):
+                self._get_ready(arm)
+                yield from self._run_arm(arm, missing)
+            self._forget_cache(arm, self._spec.arms[number:])
+
+    def _enter_environment(self, held: contextlib.ExitStack) -> Generator[Event, None, str | None]:
+        """Have the environment of this run until ``held`` is closed; why that is not possible, if it is not."""
+        spec = self._spec.environment
+        if spec is None:
+            return None
+        first = self._spec.arms[0].role if self._spec.arms else None
+        yield Event(kind="phase", at=time.time(), arm=first, data={"name": "environment"})
+        try:
+            self._python = held.enter_context(provided(spec, self._python)).python
+        except EnvironmentFailure as failure:
+            return str(failure)
+        return None
 
     def _pointless(self, arm: ArmSpec) -> bool:
         """A start is not repeated that did not come through, and nothing is loaded from a cold one that did not."""
@@ -66,9 +90,10 @@ class RunActor:
         if Check.RESIDUAL in self._spec.checks and arm.role not in TIMED:
             threading.Thread(target=importlib.import_module, args=(COMPARISON,), daemon=True).start()
 
-    def _run_arm(self, spec: ArmSpec) -> Iterator[Event]:
+    def _run_arm(self, spec: ArmSpec, missing: str | None) -> Iterator[Event]:
+        """``missing``: why there is no interpreter to run it with."""
         yield Event(kind="arm-started", at=time.time(), arm=spec.role)
-        trouble = cache_root.trouble(spec.cache_root)
+        trouble = missing or cache_root.trouble(spec.cache_root)
         if trouble is not None:
             yield self._finished(_not_started(spec, trouble))
             return

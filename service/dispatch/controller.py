@@ -67,7 +67,9 @@ class Controller:
             repositories.create_sweep(session, sweep, matrix.cells)
             repositories.set_sweep_environment(session, sweep_id, planned.environment)
             for item in planned.cells:
-                repositories.record_audit(session, sweep_id, item.cell.id, item.audited, item.fingerprint)
+                repositories.record_audit(
+                    session, sweep_id, item.cell.id, item.audited, item.fingerprint, item.environment
+                )
                 repositories.set_cell_state(session, sweep_id, item.cell.id, State.QUEUED)
                 if item.duplicate_of is not None:
                     repositories.set_duplicate(session, sweep_id, item.cell.id, item.duplicate_of.id)

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from service.dispatch import questions
-from service.domain import batch, reserved
+from service.dispatch import engines, questions
+from service.dispatch.engines import Engine, Engines
+from service.domain import batch, environments, reserved
+from service.domain.case import Reason
 from service.domain.cell import Cell
 from service.domain.document import Document
-from service.domain.errors import Problems
-from service.domain.fingerprint import effective_fingerprint
+from service.domain.environments import Definition
+from service.domain.errors import MatrixError, Problems
+from service.domain.fingerprint import digest, effective_fingerprint
 from service.domain.matrix import Matrix, expand
 from service.domain.nearest import nearest
 from service.domain.place import Path
+from service.domain.support import absent_settings, unsupported_settings
+from service.domain.verdict import Verdict
 from service.settings import Settings
-from workers.protocol import AuditedCell, BatchPlan, Environment, Problem, Shape
+from workers.environments.failure import EnvironmentFailure
+from workers.protocol import DEFAULT, AuditedCell, BatchPlan, Environment, Problem, Shape
 
 SP_THRESHOLD = "compilation_config.pass_config.sp_min_token_num"
+
+OF_A_VERSION = ("unknown-key", "wrong-type")
+"""Codes of problems that another version of vLLM may not have."""
 
 
 @dataclass(frozen=True)
 class PlannedCell:
     """``batch``: the requests that all arms of the cell are given.
 
-    ``duplicate_of``: the earlier cell with the same effective settings, whose result this one shares.
+    ``duplicate_of``: the earlier cell with the same effective settings, whose result this one shares. ``engine``: the
+    environment it runs in. ``cannot_run``: why it is not run at all; there is no shape then. ``notes``: what is worth
+    knowing of how it was resolved.
     """
 
     cell: Cell
@@ -32,13 +43,31 @@ class PlannedCell:
     batch: BatchPlan
     fingerprint: str
     duplicate_of: Cell | None
+    engine: Engine | None = None
+    environment: Environment | None = None
+    cannot_run: Reason | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
+    """``environment``: the default one. ``engines``: those that cells run in, by name; what they answered likewise."""
+
     matrix: Matrix
     environment: Environment
     cells: tuple[PlannedCell, ...]
+    engines: Mapping[str, Engine] = field(default_factory=dict)
+    environments: Mapping[str, Environment] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What the environments said of the cells: of each by its id one thing or the other."""
+
+    audited: dict[str, AuditedCell] = field(default_factory=dict)
+    cannot_run: dict[str, Reason] = field(default_factory=dict)
+    environments: dict[str, Environment] = field(default_factory=dict)
+    engines: dict[str, Engine] = field(default_factory=dict)
 
 
 def plan(document: Document, settings: Settings, only: str | None = None) -> Plan:
@@ -48,13 +77,74 @@ def plan(document: Document, settings: Settings, only: str | None = None) -> Pla
         MatrixError: with every problem, each at its place in the file.
         EngineEnvironmentError: when the engine environment does not answer.
     """
-    matrix = expand(document, questions.catalogue(settings), max_cells=settings.max_cells)
-    if only is not None:
-        matrix = _only(matrix, only, document)
-    reply = questions.audit(settings, matrix.cells)
-    audited = {answer.id: answer for answer in reply.cells}
-    _refuse(document, matrix, audited, reply.environment, settings)
-    return Plan(matrix, reply.environment, _planned(matrix.cells, audited))
+    with Engines(settings, _definitions(document, settings)) as found:
+        matrix = _expanded(document, found, settings)
+        if only is not None:
+            matrix = _only(matrix, only, document)
+        answers = _Answers()
+        cells = _answered(matrix.cells, found, answers)
+        matrix = replace(matrix, cells=cells)
+        _refuse(document, matrix, answers, settings)
+        environment = answers.environments.get(DEFAULT) or found.get(DEFAULT).catalogue.environment
+    return Plan(matrix, environment, _planned(cells, answers), answers.engines, answers.environments)
+
+
+def _definitions(document: Document, settings: Settings) -> dict[str, Definition]:
+    """What is wrong with the matrix' own is found when it is expanded."""
+    written = document.tree.get(environments.SECTION)
+    return environments.known(written, engines.defined(settings), Problems(document.place))
+
+
+def _expanded(document: Document, found: Engines, settings: Settings) -> Matrix:
+    """A key that the default environment does not know may be one of another: those are built only to find that out."""
+    operators = engines.defined(settings)
+    default = found.get(DEFAULT).catalogue
+    try:
+        return expand(document, default, max_cells=settings.max_cells, environments=operators)
+    except MatrixError as error:
+        others = list(_definitions(document, settings))
+        if not others or any(problem.code not in OF_A_VERSION for problem in error.problems):
+            raise
+    known = found.known_to_any(others)
+    return expand(document, known, max_cells=settings.max_cells, environments=operators)
+
+
+def _answered(cells: Sequence[Cell], found: Engines, answers: _Answers) -> tuple[Cell, ...]:
+    """Ask every environment for its cells. Returned are the cells, without what their environment need not be told."""
+    by_name: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_name.setdefault(cell.environment, []).append(cell)
+    told = {cell.id: cell for name, group in by_name.items() for cell in _ask(name, group, found, answers)}
+    return tuple(told[cell.id] for cell in cells)
+
+
+def _ask(name: str, cells: list[Cell], found: Engines, answers: _Answers) -> list[Cell]:
+    try:
+        engine = found.get(name)
+        told = [replace(cell, absent=absent_settings(cell.engine, engine.catalogue)) for cell in cells]
+        for cell in told:
+            lacking = unsupported_settings(cell.engine, engine.catalogue)
+            if lacking:
+                text = f"vLLM {engine.catalogue.environment.vllm} has no such setting: {', '.join(lacking)}"
+                answers.cannot_run[cell.id] = Reason(Verdict.UNSUPPORTED, text)
+        answers.engines[name], answers.environments[name] = engine, engine.catalogue.environment
+        able = [cell for cell in told if cell.id not in answers.cannot_run]
+        if able:
+            reply = questions.audit(engine.settings, able)
+            answers.environments[name] = reply.environment
+            answers.audited.update({answer.id: answer for answer in reply.cells})
+    except EnvironmentFailure as failure:
+        return _lost(cells, str(failure), answers)
+    except questions.EngineEnvironmentError as error:
+        if name == DEFAULT:
+            raise
+        return _lost(cells, f"environment {name}: {error}", answers)
+    return told
+
+
+def _lost(cells: list[Cell], why: str, answers: _Answers) -> list[Cell]:
+    answers.cannot_run.update({cell.id: Reason(Verdict.CRASHED, why) for cell in cells})
+    return cells
 
 
 def _only(matrix: Matrix, name: str, document: Document) -> Matrix:
@@ -66,24 +156,48 @@ def _only(matrix: Matrix, name: str, document: Document) -> Matrix:
     return replace(matrix, cells=cells)
 
 
-def _planned(cells: Sequence[Cell], audited: dict[str, AuditedCell]) -> tuple[PlannedCell, ...]:
+def _planned(cells: Sequence[Cell], answers: _Answers) -> tuple[PlannedCell, ...]:
     first: dict[str, Cell] = {}
     planned = []
     for cell in cells:
-        answer = audited[cell.id]
-        requests = _batch(cell, answer.shape)
-        fingerprint = effective_fingerprint(
-            answer.effective or {},
-            answer.patches,
-            cell.env,
-            requests.model_dump(),
-            cell.checks,
-            cell.environment,
-            cell.evaluation,
-        )
-        planned.append(PlannedCell(cell, answer, requests, fingerprint, first.get(fingerprint)))
-        first.setdefault(fingerprint, cell)
+        item = _planned_cell(cell, answers)
+        if item.cannot_run is None:
+            item = replace(item, duplicate_of=first.get(item.fingerprint))
+            first.setdefault(item.fingerprint, cell)
+        planned.append(item)
     return tuple(planned)
+
+
+def _planned_cell(cell: Cell, answers: _Answers) -> PlannedCell:
+    engine, environment = answers.engines.get(cell.environment), answers.environments.get(cell.environment)
+    why = answers.cannot_run.get(cell.id)
+    if why is not None:
+        problem = Problem(key=None, message=why.text)
+        nothing = AuditedCell(id=cell.id, problems=[problem], effective=None, changes=[], patches={}, shape=None)
+        # Nothing was resolved, so nothing is known to be the same.
+        return PlannedCell(
+            cell, nothing, _batch(cell, None), digest([cell.id]), None, engine, environment, cannot_run=why
+        )
+    answer = answers.audited[cell.id]
+    requests = _batch(cell, answer.shape)
+    fingerprint = effective_fingerprint(
+        answer.effective or {},
+        answer.patches,
+        cell.env,
+        requests.model_dump(),
+        cell.checks,
+        cell.environment,
+        cell.evaluation,
+    )
+    return PlannedCell(cell, answer, requests, fingerprint, None, engine, environment, notes=_notes(cell, environment))
+
+
+def _notes(cell: Cell, environment: Environment | None) -> tuple[str, ...]:
+    """What was written and need not be said in an environment that does not have it."""
+    unsaid = sorted(cell.absent & cell.requested.keys())
+    if not unsaid or environment is None:
+        return ()
+    return (f"vLLM {environment.vllm} has no sequence parallelism, so it is off without {', '.join(unsaid)}",)
 
 
 def _batch(cell: Cell, shape: Shape | None) -> BatchPlan:
@@ -94,16 +208,12 @@ def _batch(cell: Cell, shape: Shape | None) -> BatchPlan:
     return batch.resolve(cell.batch, shape, written if isinstance(written, int) else None)
 
 
-def _refuse(
-    document: Document,
-    matrix: Matrix,
-    audited: dict[str, AuditedCell],
-    environment: Environment,
-    settings: Settings,
-) -> None:
+def _refuse(document: Document, matrix: Matrix, answers: _Answers, settings: Settings) -> None:
     problems = Problems(document.place)
     for cell in matrix.cells:
-        answer = audited[cell.id]
+        answer = answers.audited.get(cell.id)
+        if answer is None:
+            continue
         for problem in answer.problems:
             path = _written_at(document, cell, problem.key)
             problems.add("engine-refuses", f"cell {cell.name}: {problem.message}", path, problem.hint)
@@ -111,7 +221,7 @@ def _refuse(
             path = _written_at(document, cell, problem.key)
             problems.add("requests-do-not-fit", f"cell {cell.name}: {problem.message}", path, problem.hint)
         path = _written_at(document, cell, "tensor_parallel_size")
-        _check_ranks(cell, answer, environment, settings, path, problems)
+        _check_ranks(cell, answer, answers.environments[cell.environment], settings, path, problems)
     problems.raise_if_any()
 
 

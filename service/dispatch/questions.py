@@ -29,7 +29,13 @@ class EngineEnvironmentError(RuntimeError):
 
 def questions_cache(settings: Settings) -> Path:
     """vLLM's cache root for questions: what it learns of model classes here, arms that are not timed take over."""
-    return settings.home / "cache" / "questions"
+    return settings.home / "cache" / f"questions{environment_suffix(settings)}"
+
+
+def environment_suffix(settings: Settings) -> str:
+    """Tells what one engine environment leaves in the cache folder from what another does; empty for the default."""
+    own = settings.python.parent.parent
+    return f"-{own.name}" if own.parent == settings.environments_dir else ""
 
 
 def catalogue(settings: Settings) -> Catalogue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.dispatch.questions import questions_cache
+from service.dispatch.questions import environment_suffix, questions_cache
 from service.domain.arms import ArmNeed, RunNeeds
 from service.domain.cell import Cell
 from service.domain.fingerprint import digest
@@ -13,20 +13,36 @@ from service.domain.repeat import ONCE, Repeat
 from service.domain.timeouts import Timeouts
 from service.settings import Settings
 from service.tasks import evaluation_of
-from workers.protocol import AGAIN, ROUNDING, ArmSpec, BatchPlan, Environment, Fault, Role, RunSpec, Shape, Trial
+from workers.protocol import (
+    AGAIN,
+    ROUNDING,
+    ArmSpec,
+    BatchPlan,
+    Environment,
+    EnvironmentSpec,
+    Fault,
+    Role,
+    RunSpec,
+    Shape,
+    Trial,
+)
 
 TIMED = (Role.COLD, Role.WARM)
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """One sweep's place on disk, and what its arms have in common."""
+    """One sweep's place on disk, and what its arms in one engine environment have in common.
+
+    ``settings``: with the interpreter of that environment. ``engine``: how to have it, ``None`` for the default one.
+    """
 
     sweep_id: str
     settings: Settings
     environment: Environment
     timeouts: Timeouts
     repeat: Repeat = ONCE
+    engine: EnvironmentSpec | None = None
     traces: bool = False
 
     @property
@@ -57,7 +73,7 @@ class Workplace:
             phase_timeout_s=self.timeouts.of_phase(need.role),
             silence_s=self.timeouts.of_silence(need.role),
             known_models=None if timed and not self.settings.preload else str(questions_cache(self.settings)),
-            toolchain=None if timed else str(self.settings.home / "cache" / "toolchain"),
+            toolchain=None if timed else str(self._toolchain),
             trials=[*_again(need), *_perturbed(BatchPlan(**need.batch), need.perturbations)],
             evaluation=evaluation_of(need.evaluation, self.settings),
             preload=self.settings.preload,
@@ -65,11 +81,22 @@ class Workplace:
             traces=traces,
         )
 
+    @property
+    def _toolchain(self) -> Path:
+        return self.settings.home / "cache" / f"toolchain{environment_suffix(self.settings)}"
+
     def shared_run(self, need: ArmNeed, shape: Shape) -> RunSpec:
         """The run of a shared arm: one engine start, nothing compared."""
         folder = self.shared_folder(need)
         arm = self.arm(need, folder, folder / "cache")
-        return RunSpec(run_id=self.shared_key(need), cell=need.role, checks=[], arms=[arm], shape=shape)
+        return RunSpec(
+            run_id=self.shared_key(need),
+            cell=need.role,
+            checks=[],
+            arms=[arm],
+            shape=shape,
+            environment=self.engine,
+        )
 
     def cell_run(
         self, run_id: str, cell: Cell, needs: RunNeeds, shape: Shape, lost: set[str], plan: BatchPlan | None = None
@@ -95,6 +122,7 @@ class Workplace:
             replicated=self._found(needs.replicated, lost),
             reference=self._found(needs.reference, lost),
             evaluated=self._found(needs.evaluated, lost),
+            environment=self.engine,
         )
 
     def _found(self, need: ArmNeed | None, lost: set[str]) -> str | None:

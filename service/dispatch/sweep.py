@@ -5,6 +5,7 @@ A failing cell never ends a sweep: whatever goes wrong in a run becomes that cel
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +14,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from service.dispatch.cluster import RunLost, execute, slots
+from service.dispatch.engines import Engine
 from service.dispatch.plan import Plan, PlannedCell
 from service.dispatch.runs import Workplace
 from service.domain.arms import ArmNeed, RunNeeds
 from service.domain.arms import needs as needs_of
 from service.domain.case import Case, Judgement, Reason
 from service.domain.findings import shared_arm
-from service.domain.judge import judge
+from service.domain.judge import conclude, judge
 from service.domain.lifecycle import State
 from service.domain.verdict import Verdict
 from service.settings import Settings
@@ -52,14 +54,32 @@ class SweepDriver:
         self._settings = settings
         self._store = store
         self._executor = executor
-        matrix = plan.matrix
-        self._place = Workplace(sweep_id, settings, plan.environment, matrix.timeouts, matrix.repeat, matrix.traces)
+        self._places = {name: self._workplace(engine) for name, engine in plan.engines.items()}
         self._lost: dict[str, ArmReport] = {}
         self._found: dict[str, Found] = {}
 
+    def _workplace(self, engine: Engine) -> Workplace:
+        matrix, environments = self._plan.matrix, self._plan.environments
+        return Workplace(
+            sweep_id=self._id,
+            settings=engine.settings,
+            environment=environments[engine.name],
+            timeouts=matrix.timeouts,
+            repeat=matrix.repeat,
+            engine=engine.spec,
+            traces=matrix.traces,
+        )
+
+    def _place(self, item: PlannedCell) -> Workplace:
+        return self._places[item.cell.environment]
+
     def drive(self) -> None:
         """Return when every cell has its verdict."""
-        own = [item for item in self._plan.cells if item.duplicate_of is None]
+        self._describe_environments()
+        for item in self._plan.cells:
+            if item.cannot_run is not None:
+                self._conclude_unrun(item, item.cannot_run)
+        own = [item for item in self._plan.cells if item.duplicate_of is None and item.cannot_run is None]
         wanted = {item.cell.id: needs_of(item.cell, _shape(item), item.batch) for item in own}
         self._all(self._run_shared, self._shared_of(own, wanted))
         self._all(lambda item: self._run_cell(item, wanted[item.cell.id]), own)
@@ -68,6 +88,14 @@ class SweepDriver:
                 self._conclude(item, self._found[item.duplicate_of.id])
         with self._store.transaction() as session:
             repositories.end_sweep(session, self._id)
+
+    def _describe_environments(self) -> None:
+        """What the environments of this sweep are made of, beside its other artifacts."""
+        for name, engine in self._plan.engines.items():
+            if engine.description is not None:
+                folder = self._places[name].root / "environments"
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"{name}.json").write_text(json.dumps(engine.description, indent=1))
 
     def _all(self, work: Callable[[Item], None], items: Sequence[Item]) -> None:
         for future in [self._executor.submit(work, item) for item in items]:
@@ -82,14 +110,15 @@ class SweepDriver:
         found: dict[str, tuple[ArmNeed, PlannedCell]] = {}
         for item in cells:
             for need in wanted[item.cell.id].shared:
-                found.setdefault(self._place.shared_key(need), (need, item))
+                found.setdefault(self._place(item).shared_key(need), (need, item))
         return list(found.values())
 
     def _run_shared(self, job: tuple[ArmNeed, PlannedCell]) -> None:
         need, item = job
-        key = self._place.shared_key(need)
+        place = self._place(item)
+        key = place.shared_key(need)
         with self._store.transaction() as session:
-            repositories.lease_arm(session, key, need.role, str(self._place.shared_folder(need)), self._id)
+            repositories.lease_arm(session, key, need.role, str(place.shared_folder(need)), self._id)
         report = self._execute_shared(need, item)
         if report.outcome is not Outcome.OK:
             self._lost[key] = report
@@ -97,10 +126,10 @@ class SweepDriver:
             repositories.finish_arm(session, key, report)
 
     def _execute_shared(self, need: ArmNeed, item: PlannedCell) -> ArmReport:
-        spec = self._place.shared_run(need, _shape(item))
+        spec = self._place(item).shared_run(need, _shape(item))
         report, trouble = None, "it ended without a report"
         try:
-            for event in self._events(spec):
+            for event in self._events(spec, item):
                 if event.kind == "arm-finished":
                     report = ArmReport.model_validate(event.data)
                 if event.kind != "evidence":
@@ -112,17 +141,17 @@ class SweepDriver:
             trouble = f"it could not be carried out: {type(error).__name__}: {error}"
         return report or _lost_arm(spec, trouble)
 
-    def _with_stand_ins(self, evidence: Evidence | None, wanted: RunNeeds) -> Evidence | None:
+    def _with_stand_ins(self, evidence: Evidence | None, item: PlannedCell, wanted: RunNeeds) -> Evidence | None:
         """A shared arm that would have been the cell's own died for this cell too: log and all."""
-        reports = [self._lost.get(self._place.shared_key(need)) for need in wanted.stand_ins]
+        reports = [self._lost.get(self._place(item).shared_key(need)) for need in wanted.stand_ins]
         if evidence is None:
             return None
         return evidence.model_copy(update={"arms": [*evidence.arms, *filter(None, reports)]})
 
-    def _lost_of(self, wanted: RunNeeds, own: bool) -> tuple[Reason, ...]:
+    def _lost_of(self, item: PlannedCell, wanted: RunNeeds, own: bool) -> tuple[Reason, ...]:
         """Findings about shared arms; ``own``: about those that are the cell's own as well."""
         needs = [need for need in wanted.shared if own or need not in wanted.stand_ins]
-        lost = [(need, self._lost.get(self._place.shared_key(need))) for need in needs]
+        lost = [(need, self._lost.get(self._place(item).shared_key(need))) for need in needs]
         return tuple(shared_arm(report, own=need in wanted.stand_ins) for need, report in lost if report is not None)
 
     # --- cells -------------------------------------------------------------------------------------------------------
@@ -135,13 +164,13 @@ class SweepDriver:
 
     def _execute_cell(self, item: PlannedCell, wanted: RunNeeds) -> Found:
         run_id = f"{self._id}-{item.cell.id}-{secrets.token_hex(3)}"
-        spec = self._place.cell_run(run_id, item.cell, wanted, _shape(item), set(self._lost), item.batch)
+        spec = self._place(item).cell_run(run_id, item.cell, wanted, _shape(item), set(self._lost), item.batch)
         with self._store.transaction() as session:
             repositories.create_run(session, self._id, item.cell.id, spec, State.LEASED)
             repositories.set_cell_state(session, self._id, item.cell.id, State.LEASED)
         evidence, failure = self._follow(spec, item)
-        evidence = self._with_stand_ins(evidence, wanted)
-        found = Found(evidence, self._lost_of(wanted, own=evidence is None), failure)
+        evidence = self._with_stand_ins(evidence, item, wanted)
+        found = Found(evidence, self._lost_of(item, wanted, own=evidence is None), failure)
         with self._store.transaction() as session:
             repositories.finish_run(session, run_id, _end(_judge(item, found), found), evidence, failure)
         return found
@@ -150,7 +179,7 @@ class SweepDriver:
         """The run's evidence, or why there is none."""
         evidence = None
         try:
-            for number, event in enumerate(self._events(spec)):
+            for number, event in enumerate(self._events(spec, item)):
                 if number == 0:
                     self._set_running(spec, item)
                 if event.kind == "evidence":
@@ -164,10 +193,10 @@ class SweepDriver:
             return None, f"the run could not be carried out: {type(error).__name__}: {error}"
         return evidence, None
 
-    def _events(self, spec: RunSpec) -> Iterator[Event]:
+    def _events(self, spec: RunSpec, item: PlannedCell) -> Iterator[Event]:
         only_reference = all(arm.role is Role.REFERENCE for arm in spec.arms)
         ranks = 1 if only_reference else spec.shape.tensor_parallel_size * spec.shape.pipeline_parallel_size
-        for raw in execute(spec, slots(ranks, self._plan.environment.devices), self._settings):
+        for raw in execute(spec, slots(ranks, self._place(item).environment.devices), self._settings):
             yield Event.model_validate(raw)
 
     def _set_running(self, spec: RunSpec, item: PlannedCell) -> None:
@@ -181,6 +210,14 @@ class SweepDriver:
 
     def _conclude(self, item: PlannedCell, found: Found) -> None:
         judgement = _judge(item, found)
+        self._store_judgement(item, judgement, _end(judgement, found))
+
+    def _conclude_unrun(self, item: PlannedCell, why: Reason) -> None:
+        """An environment that could not be had is no engine's fault."""
+        state = State.CRASHED if why.finding is Verdict.CRASHED else State.FINISHED
+        self._store_judgement(item, conclude([why], item.cell.expect), state)
+
+    def _store_judgement(self, item: PlannedCell, judgement: Judgement, state: State) -> None:
         with self._store.transaction() as session:
             repositories.conclude_cell(
                 session,
@@ -189,7 +226,7 @@ class SweepDriver:
                 judgement.verdict,
                 judgement.ok,
                 [words(reason) for reason in judgement.reasons],
-                _end(judgement, found),
+                state,
             )
 
 
@@ -210,6 +247,7 @@ def _judge(item: PlannedCell, found: Found) -> Judgement:
             duplicate_of=item.duplicate_of.name if item.duplicate_of else None,
             lost=found.lost,
             failure=found.failure,
+            notes=item.notes,
         )
     )
 

@@ -7,6 +7,7 @@ SP compiles is left to the engine, so that cells which differ in that alone shar
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,6 +106,22 @@ def needs(cell: Cell, shape: Shape, plan: BatchPlan | None = None) -> RunNeeds:
 
     ``plan``: the requests, resolved too; all arms are given the same. Without it, what the matrix wrote.
     """
+    found = _needs(cell, shape, plan)
+    return found if not cell.absent else _map(found, lambda need: _without(need, cell.absent))
+
+
+def _map(found: RunNeeds, change: Callable[[ArmNeed], ArmNeed]) -> RunNeeds:
+    own = tuple(change(need) for need in found.own)
+    shared = (found.probe, found.replicated, found.reference, found.evaluated)
+    return RunNeeds(own, *(None if need is None else change(need) for need in shared))
+
+
+def _without(need: ArmNeed, absent: Collection[str]) -> ArmNeed:
+    """A vLLM without SP cannot be told to leave it off."""
+    return replace(need, engine={key: value for key, value in need.engine.items() if key not in absent})
+
+
+def _needs(cell: Cell, shape: Shape, plan: BatchPlan | None) -> RunNeeds:
     batch = cell.batch if plan is None else plan.model_dump()
     asked = ArmNeed(Role.PROBE, dict(cell.engine), dict(cell.patches), dict(cell.env), batch, taps=False)
     found = _timed_and_compared(cell, shape, asked)

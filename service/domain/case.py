@@ -29,7 +29,7 @@ class Case:
     """``evidence`` is ``None`` when no run of the cell came to any.
 
     ``lost``: shared arms of this cell that did not come through. ``failure``: why the run itself was lost
-    (infrastructure), in words.
+    (infrastructure), in words. ``notes``: what is worth knowing of how it was resolved.
     """
 
     checks: tuple[Check, ...]
@@ -41,6 +41,7 @@ class Case:
     duplicate_of: str | None = None
     lost: tuple[Reason, ...] = ()
     failure: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def broken(self) -> bool:

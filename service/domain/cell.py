@@ -9,7 +9,7 @@ from typing import Any
 from service.domain import reserved
 from service.domain.place import Path
 from service.domain.verdict import Verdict
-from workers.protocol import Check, Patch, PatchMode, Settings
+from workers.protocol import DEFAULT, Check, Patch, PatchMode, Settings
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Cell:
     ``id``: unique in its sweep; the same content has the same id in every sweep.
     ``requested``: flat dotted key → JSON value, sorted by key, with the reserved keys; no value is ``None``.
     ``expect``: the verdicts any of which makes the cell ok.
-    ``path``: where in the matrix the cell comes from.
+    ``path``: where in the matrix the cell comes from. ``absent``: settings that the vLLM of the cell's environment does
+    not have and whose lack means there what the cell asks for; they are not passed to it.
     """
 
     id: str
@@ -28,11 +29,16 @@ class Cell:
     expect: tuple[Verdict, ...]
     checks: tuple[Check, ...]
     path: Path
+    absent: frozenset[str] = frozenset()
 
     @property
     def engine(self) -> Settings:
         """The settings of the engine alone, with those that the requests cannot do without."""
-        written = {key: value for key, value in self.requested.items() if not reserved.is_reserved(key)}
+        written = {
+            key: value
+            for key, value in self.requested.items()
+            if not reserved.is_reserved(key) and key not in self.absent
+        }
         fields = [field for field, value in self.batch.items() if reserved.needs(field, value)]
         needed = {reserved.NEEDED_BY[field]: True for field in fields}
         return needed | written
@@ -61,7 +67,7 @@ class Cell:
     @property
     def environment(self) -> str:
         """Name of the engine environment."""
-        return str(self.requested.get(reserved.ENVIRONMENT, "default"))
+        return str(self.requested.get(reserved.ENVIRONMENT, DEFAULT))
 
     def _below(self, root: str) -> dict[str, Any]:
         prefix = f"{root}."

@@ -302,10 +302,26 @@ def patches(case: Case) -> Iterator[Reason]:
                 f"patch-target-missing: {patch} could not be brought to {mode} in this version; "
                 "the engine's log names what is gone",
             )
-        elif state not in _WANTED[mode]:
+        elif state not in _WANTED[mode] and not _nothing_to_patch(patch, state, case.shape):
             yield Reason(Verdict.INVALID_MEASUREMENT, f"{patch} was asked to be {mode} and is {state}")
         elif state is PatchState.ABSENT:
-            yield Reason(None, f"this version has no {patch} of its own and none was asked for")
+            yield Reason(None, _absent(patch, mode))
+
+
+def _nothing_to_patch(patch: Patch, state: PatchState, shape: Shape) -> bool:
+    """A version without SP has no guards of SP, whatever is asked of them."""
+    return patch is Patch.FULL_GRAPH_SP and state is PatchState.ABSENT and not shape.sequence_parallelism
+
+
+def _absent(patch: Patch, mode: PatchMode) -> str:
+    if mode is PatchMode.NATIVE:
+        return f"this version has no {patch} of its own and none was asked for"
+    return f"this version has no sequence parallelism, so there is nothing for {patch} to be {mode} for"
+
+
+def noted(case: Case) -> Iterator[Reason]:
+    """What is worth knowing of how the cell was resolved."""
+    return (Reason(None, text) for text in case.notes)
 
 
 def downgraded(case: Case) -> Iterator[Reason]:

@@ -7,11 +7,12 @@ later, under another policy, without a new run.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from service.domain import findings, residual_findings
 from service.domain.accuracy import accuracy
-from service.domain.case import Case, Judgement
+from service.domain.case import Case, Judgement, Reason
 from service.domain.verdict import Verdict
 from workers.protocol import Policy
 
@@ -29,16 +30,21 @@ RULES = (
     findings.patches,
     findings.downgraded,
     findings.duplicate,
+    findings.noted,
 )
 
 
 def judge(case: Case) -> Judgement:
     """Reach the verdict of ``case``."""
-    reasons = [reason for rule in RULES for reason in rule(case)]
+    return conclude([reason for rule in RULES for reason in rule(case)], case.expect)
+
+
+def conclude(reasons: Sequence[Reason], expect: Collection[Verdict]) -> Judgement:
+    """The gravest of ``reasons`` is the verdict. By itself for a cell that never could be run."""
     found = [reason.finding for reason in reasons if reason.finding is not None]
     verdict = min(found, key=lambda verdict: verdict.gravity, default=Verdict.PASS)
     ordered = sorted(reasons, key=lambda reason: reason.finding.gravity if reason.finding else len(Verdict))
-    return Judgement(verdict, verdict in case.expect, tuple(ordered))
+    return Judgement(verdict, verdict in expect, tuple(ordered))
 
 
 def judge_again(case: Case, policy: Policy) -> Judgement:

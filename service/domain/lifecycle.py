@@ -30,7 +30,8 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.RUNNING: _ENDS,
     **{end: frozenset() for end in _ENDS},
 }
-"""Every step that may be taken. A queued cell finishes without a lease when its result comes from another cell."""
+"""Every step that may be taken. A queued cell ends without a lease when its result comes from another cell, or when
+its engine environment cannot run it."""
 
 
 class InvalidTransition(ValueError):

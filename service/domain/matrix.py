@@ -11,6 +11,7 @@ The format::
     timeouts: {cold: 1800, warm: 600, probe: 1800, eval: 7200, phase: null, silence: null}
     repeat: {cold: 1, warm: 1}
     traces: false
+    environments: {}                        # engine environments: name → [requirement, ...] or interpreter
 
 Only ``name`` is required. ``null`` leaves the default everywhere.
 """
@@ -18,14 +19,15 @@ Only ``name`` is required. ``null`` leaves the default everywhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from service.domain import combinations, evaluation, naming, sections
 from service.domain.cell import Cell
 from service.domain.combinations import Combination
 from service.domain.document import Document
+from service.domain.environments import Definition
 from service.domain.errors import Problems
 from service.domain.fingerprint import digest
 from service.domain.place import Path
@@ -45,6 +47,7 @@ MAX_CELLS = 256
 class Matrix:
     """What a matrix file asks for. ``cells``: at least one, ids and names unique. ``source``: the plain tree.
 
+    ``environments``: all that its cells can name besides ``default``, by name.
     ``traces``: of every arm of a cell's own, PyTorch's structured trace and reports made of it.
     """
 
@@ -54,28 +57,44 @@ class Matrix:
     source: Any
     repeat: Repeat = ONCE
     traces: bool = False
+    environments: Mapping[str, Definition] = field(default_factory=dict)
 
 
-def expand(document: Document, catalogue: Catalogue, *, max_cells: int = MAX_CELLS) -> Matrix:
+def expand(
+    document: Document,
+    catalogue: Catalogue,
+    *,
+    max_cells: int = MAX_CELLS,
+    environments: Mapping[str, Definition] | None = None,
+) -> Matrix:
     """The cells of a matrix.
 
     Args:
         document: what ``service.domain.document`` made of the file.
-        catalogue: the settings that the engine environment knows.
+        catalogue: the settings that the engine environment knows; with several, that any of them does.
         max_cells: how many cells there may be; also, before ``exclude``, how many combinations of axis values.
+        environments: engine environments that the operator defined.
 
     Raises:
         MatrixError: with every problem that was found.
     """
     problems = Problems(document.place)
-    written = sections.read(document, catalogue, problems, max_cells)
+    written = sections.read(document, catalogue, problems, max_cells, environments)
     problems.raise_if_any()
     found = _combine(written, max_cells, problems)
     problems.raise_if_any()
     cells = _cells(found, written, problems)
     evaluation.check_cells(cells, problems)
     problems.raise_if_any()
-    return Matrix(written.name, cells, written.timeouts, document.tree, written.repeat, written.traces)
+    return Matrix(
+        name=written.name,
+        cells=cells,
+        timeouts=written.timeouts,
+        source=document.tree,
+        repeat=written.repeat,
+        traces=written.traces,
+        environments=written.environments,
+    )
 
 
 def _combine(written: Sections, max_cells: int, problems: Problems) -> list[Combination]:

@@ -6,6 +6,7 @@ others reach into stands for ``null`` at each of those.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,8 @@ ENTRY_WORDS = ("name", "expect", "checks")
 
 _MISPLACED = {
     **dict.fromkeys(
-        ("include", "exclude", "matrix", "timeouts", "repeat", "traces"), "stands at the top of the file, beside matrix"
+        ("include", "exclude", "matrix", "timeouts", "repeat", "traces", "environments"),
+        "stands at the top of the file, beside matrix",
     ),
     "name": "stands at the top of the file, or in an entry of include",
     "checks": "stands at the top of the file, or in an entry of include",
@@ -36,7 +38,8 @@ _MOST_VARIABLES = 500
 class Reader:
     """Reads settings against one catalogue, and notes everything that is wrong with them."""
 
-    def __init__(self, catalogue: Catalogue, problems: Problems) -> None:
+    def __init__(self, catalogue: Catalogue, problems: Problems, environments: Collection[str] = ()) -> None:
+        self._environments = environments
         self._known = catalogue.keys | reserved.KEYS
         self._problems = problems
         self._variables: set[str] = set()
@@ -106,7 +109,7 @@ class Reader:
         if value is None:
             return None
         if reserved.is_reserved(key):
-            return reserved.check(key, value, path, self._problems)
+            return reserved.check(key, value, path, self._problems, self._environments)
         expected = expectation(self._known[key].type, value)
         if expected is not None:
             message = f"wrong type: {key} expects {expected}, found {found(value)}"

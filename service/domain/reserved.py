@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from service.domain import evaluation
 from service.domain.errors import Problems
+from service.domain.nearest import nearest
 from service.domain.place import Path
 from service.domain.wording import found, listing, show
-from workers.protocol import BatchPlan, KeyInfo, Patch, PatchMode, ValidationError
+from workers.protocol import DEFAULT, BatchPlan, KeyInfo, Patch, PatchMode, ValidationError
 
-ENVIRONMENTS = ("default",)
 PATCHES, ENV, BATCH, EVAL, ENVIRONMENT = "patches", "env", "batch", "eval", "environment"
 
 KEYS: dict[str, KeyInfo] = {
@@ -71,8 +72,11 @@ def check_variable_name(key: str, path: Path, problems: Problems) -> bool:
     return False
 
 
-def check(key: str, value: Any, path: Path, problems: Problems) -> Any:
-    """The value of a reserved key in the form that cells carry; ``None`` when it is refused."""
+def check(key: str, value: Any, path: Path, problems: Problems, environments: Collection[str] = ()) -> Any:
+    """The value of a reserved key in the form that cells carry; ``None`` when it is refused.
+
+    ``environments``: names of engine environments that are known besides ``default``.
+    """
     root, _, name = key.partition(".")
     if root == PATCHES:
         return _patch_mode(value, path, problems)
@@ -82,7 +86,7 @@ def check(key: str, value: Any, path: Path, problems: Problems) -> Any:
         return _batch(name, value, path, problems)
     if root == EVAL:
         return evaluation.check(name, value, path, problems)
-    return _environment(value, path, problems)
+    return _environment(value, path, problems, (DEFAULT, *environments))
 
 
 def _patch_mode(value: Any, path: Path, problems: Problems) -> str | None:
@@ -109,12 +113,16 @@ def _suggest_variable(name: str) -> str:
     return re.sub(r"[^A-Z0-9]+", "_", name.upper()).lstrip("_0123456789")[:60] or "NAME"
 
 
-def _environment(value: Any, path: Path, problems: Problems) -> str | None:
-    if value in ENVIRONMENTS:
-        return str(value)
-    known = listing(ENVIRONMENTS, last="or")
+def _environment(value: Any, path: Path, problems: Problems, known: Collection[str]) -> str | None:
+    if isinstance(value, str) and value in known:
+        return value
     message = f"unknown engine environment, found {found(value)}"
-    problems.add("unknown-environment", message, path, f"Only {known} is known")
+    if len(known) == 1:
+        hint = f"Only {DEFAULT} is known; define others under environments:"
+    else:
+        near = f"The nearest known one is {nearest(value, known)}; " if isinstance(value, str) else ""
+        hint = f"{near}known are {listing(known)}"
+    problems.add("unknown-environment", message, path, hint)
     return None
 
 

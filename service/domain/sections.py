@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from service.domain import naming
+from service.domain import environments, naming
 from service.domain.document import Document
+from service.domain.environments import Definition
 from service.domain.errors import Problems
 from service.domain.nearest import nearest
 from service.domain.place import Path
@@ -21,7 +22,18 @@ from service.domain.verdict import Verdict
 from service.domain.wording import found, listing, show
 from workers.protocol import Catalogue, Check
 
-_TOP = ("name", "engine", "matrix", "include", "exclude", "checks", "timeouts", "repeat", "traces")
+_TOP = (
+    "name",
+    "engine",
+    "matrix",
+    "include",
+    "exclude",
+    "checks",
+    "timeouts",
+    "repeat",
+    "traces",
+    environments.SECTION,
+)
 _LONGEST_NAME = 100
 _MOST_ENTRIES = 1000
 _DEEPEST = 10
@@ -50,15 +62,35 @@ class Sections:
     timeouts: Timeouts
     repeat: Repeat
     traces: bool
+    environments: Mapping[str, Definition]
 
 
-def read(document: Document, catalogue: Catalogue, problems: Problems, max_cells: int) -> Sections:
-    """The sections of a document. What is wrong with them goes to ``problems``; then the result is not to be used."""
-    return _SectionReader(document.tree, Reader(catalogue, problems), problems, max_cells).sections()
+def read(
+    document: Document,
+    catalogue: Catalogue,
+    problems: Problems,
+    max_cells: int,
+    defaults: Mapping[str, Definition] | None = None,
+) -> Sections:
+    """The sections of a document. What is wrong with them goes to ``problems``; then the result is not to be used.
+
+    ``defaults``: engine environments that a matrix need not define.
+    """
+    known = environments.known(document.tree.get(environments.SECTION), defaults or {}, problems)
+    reader = Reader(catalogue, problems, known)
+    return _SectionReader(document.tree, reader, problems, max_cells, known).sections()
 
 
 class _SectionReader:
-    def __init__(self, tree: dict[str, Any], reader: Reader, problems: Problems, max_cells: int) -> None:
+    def __init__(
+        self,
+        tree: dict[str, Any],
+        reader: Reader,
+        problems: Problems,
+        max_cells: int,
+        known: Mapping[str, Definition],
+    ) -> None:
+        self._environments = known
         self._tree = tree
         self._reader = reader
         self._problems = problems
@@ -77,6 +109,7 @@ class _SectionReader:
             timeouts=self._timeouts(),
             repeat=self._repeat(),
             traces=self._traces(),
+            environments=self._environments,
         )
         self._reader.check_amount()
         return sections

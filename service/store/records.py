@@ -90,7 +90,10 @@ class SweepSummary:
 
 @dataclass(frozen=True)
 class CellRecord:
-    """``requested``, ``effective``: dotted settings. ``duplicate_of``: the cell whose result it shares."""
+    """``requested``, ``effective``: dotted settings. ``duplicate_of``: the cell whose result it shares.
+
+    ``environment``: where it was audited; ``None`` where it was not, or in a sweep that knew of one alone.
+    """
 
     sweep_id: str
     id: str
@@ -105,6 +108,7 @@ class CellRecord:
     patches: dict[Patch, PatchState]
     shape: Shape | None
     problems: tuple[Problem, ...]
+    environment: Environment | None
     fingerprint: str | None
     duplicate_of: str | None
     verdict: Verdict | None

@@ -54,6 +54,11 @@ def key(need: ArmNeed | None, **environment: Any) -> str:
     return need.key(ENVIRONMENT.model_copy(update=environment))
 
 
+def test_environments_of_the_same_versions_share_no_arm() -> None:
+    shared = of(sp=True).replicated
+    assert len({key(shared), key(shared, address="a"), key(shared, address="b"), key(shared, vllm="0.30.0")}) == 4
+
+
 def roles(found: RunNeeds) -> list[Role]:
     return [need.role for need in found.own]
 

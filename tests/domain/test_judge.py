@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.case import Reason
+from service.domain.case import Judgement, Reason
 from service.domain.findings import COMPILER_PHASES, how_it_ended, shared_arm
-from service.domain.judge import judge, judge_again
+from service.domain.judge import conclude, judge, judge_again
 from service.domain.verdict import Verdict
 from workers.probes.span_phases import COMPILE_PHASES
 from workers.protocol import Change, Check, Evidence, Failure, Outcome, Patch, PatchMode, Policy, Role
@@ -206,6 +206,32 @@ def test_a_patch_is_in_the_state_that_was_asked_for(asked: str, found: str, fine
     patches = dict.fromkeys(Patch, PatchMode.ON) | {Patch.FALLBACK_FAST_PATH: PatchMode(asked)}
     verdict = judge(case(put("patches.fallback_fast_path", found), patches=patches)).verdict
     assert verdict is (Verdict.PASS if fine else Verdict.INVALID_MEASUREMENT)
+
+
+@pytest.mark.parametrize("mode", PatchMode)
+def test_a_version_without_sp_has_nothing_to_guard(mode: PatchMode) -> None:
+    patches = dict.fromkeys(Patch, PatchMode.ON) | {Patch.FULL_GRAPH_SP: mode}
+    absent = put("patches.full_graph_sp", "absent")
+    found = judge(case(absent, checks=(Check.COMPILE,), sp=False, patches=patches))
+    assert found.verdict is Verdict.PASS
+    assert [reason.finding for reason in found.reasons] == [None]
+    # Where SP runs, guards that are not there were not brought there.
+    with_sp = judge(case(absent, patches=patches)).verdict
+    assert with_sp is (Verdict.PASS if mode is PatchMode.NATIVE else Verdict.INVALID_MEASUREMENT)
+
+
+def test_what_is_worth_knowing_of_a_cell_is_a_note() -> None:
+    found = judge(case(notes=("vLLM 0.32.0 has no sequence parallelism",)))
+    assert found.verdict is Verdict.PASS
+    assert [(reason.finding, reason.text) for reason in found.reasons] == [
+        (None, "vLLM 0.32.0 has no sequence parallelism")
+    ]
+
+
+def test_a_cell_that_was_never_run_has_its_one_reason() -> None:
+    why = Reason(Verdict.UNSUPPORTED, "no such setting")
+    assert conclude([why], (Verdict.UNSUPPORTED,)) == Judgement(Verdict.UNSUPPORTED, True, (why,))
+    assert not conclude([why], (Verdict.PASS,)).ok
 
 
 def test_a_patch_of_unknown_state_proves_nothing() -> None:

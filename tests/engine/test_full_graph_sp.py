@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import logging
 import sys
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import vllm.config.compilation as config_compilation
 import vllm.v1.worker.gpu_model_runner as gpu_model_runner
 import vllm.v1.worker.gpu_worker as gpu_worker
 import vllm.v1.worker.utils as worker_utils
@@ -380,6 +382,18 @@ def test_missing_target_is_reported_and_not_raised(
 def test_async_tp_may_be_missing(mode: PatchMode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "ASYNC_TP_PASS", "vllm.no_such_module:AsyncTPPass")
     assert ask(mode) is not PatchState.TARGET_MISSING
+
+
+@pytest.mark.parametrize("mode", PatchMode)
+def test_a_version_without_sp_has_no_guards_to_miss(mode: PatchMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its settings are gone from the class that had them; everything else here is as it was, and is left so."""
+    assert guards.has_sequence_parallelism()
+    without = dataclasses.make_dataclass("PassConfig", ["fuse_norm_quant"])
+    monkeypatch.setattr(config_compilation, "PassConfig", without)
+    assert not guards.has_sequence_parallelism()
+    rule = getattr(CompilationConfig, RULE)
+    assert ask(mode) is PatchState.ABSENT
+    assert getattr(CompilationConfig, RULE) is rule
 
 
 # --- what is said --------------------------------------------------------------------------------------------------

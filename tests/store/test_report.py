@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from dataclasses import replace
 from typing import Any
 
 from service.domain.lifecycle import State
@@ -101,6 +102,28 @@ def test_an_audited_cell_names_where_it_was_audited(store: Store) -> None:
     (found,) = report_of(store)["cells"]
     assert found["environment"]["vllm"] == "0.31.0"
     assert found["environment"]["patches"] == {"full_graph_sp": "native", "fallback_fast_path": "applied"}
+
+
+def test_each_cell_names_the_environment_that_it_ran_in(store: Store) -> None:
+    add_sweep(store, cells=2)
+    older = ENVIRONMENT.model_copy(update={"vllm": "0.30.0", "address": "a1"})
+    with store.transaction() as session:
+        repositories.set_sweep_environment(session, SWEEP, ENVIRONMENT)
+        repositories.record_audit(session, SWEEP, "c0", audited("c0"), None, ENVIRONMENT)
+        repositories.record_audit(session, SWEEP, "c1", audited("c1"), None, older)
+    places = [cell["environment"] for cell in report_of(store)["cells"]]
+    assert [(place["vllm"], place["address"]) for place in places] == [("0.31.0", None), ("0.30.0", "a1")]
+    assert [place["name"] for place in places] == ["default", "default"]
+
+
+def test_a_cell_whose_environment_could_not_be_had_does_not_name_another(store: Store) -> None:
+    with store.transaction() as session:
+        lost = replace(cell("c0"), requested={"environment": "old"})
+        repositories.create_sweep(session, sweep(SWEEP), [lost])
+        repositories.set_sweep_environment(session, SWEEP, ENVIRONMENT)
+        repositories.record_audit(session, SWEEP, "c0", audited("c0"), None, None)
+    (found,) = report_of(store)["cells"]
+    assert (found["environment"]["name"], found["environment"]["vllm"]) == ("old", None)
 
 
 def test_a_residual_that_diverges_stands_for_all(store: Store) -> None:

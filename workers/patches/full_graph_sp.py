@@ -33,9 +33,14 @@ REQUIRED = ("config-rule", "sp-pass", "runner-helper")
 
 
 def establish(mode: PatchMode) -> PatchState:
-    """Make sure the guards are there (``on``), take them away (``off``) or leave them as found (``native``)."""
+    """Make sure the guards are there (``on``), take them away (``off``) or leave them as found (``native``).
+
+    A version without SP has nothing to guard: there they are ``absent`` whatever is asked.
+    """
     try:
         _restore()
+        if not guards.has_sequence_parallelism():
+            return PatchState.ABSENT
         held = _held()
         if mode is PatchMode.OFF:
             _wrap(_rule_removed, _pass_removed, _helper_removed)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm.compilation.passes import pass_manager
-from vllm.compilation.passes.fusion.sequence_parallelism import SequenceParallelismPass
 from vllm.compilation.passes.inductor_pass import InductorPass
 
+from workers.engine.internals import resolve
+from workers.probes.guards import SP_PASS, has_sequence_parallelism
 from workers.probes.passes import install
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ class NoFixFunctionalization(InductorPass):
 
 class CpuPassManager(pass_manager.PostGradPassManager):
     def configure(self, config: VllmConfig) -> None:
-        # The parent looks the pass up in its own module, where only CUDA and XPU have it.
-        pass_manager.SequenceParallelismPass = SequenceParallelismPass  # type: ignore[attr-defined]
+        if has_sequence_parallelism():
+            # The parent looks the pass up in its own module, where only CUDA and XPU have it.
+            found = resolve(SP_PASS, "let the engine run its sequence-parallel pass on CPU")
+            pass_manager.SequenceParallelismPass = found  # type: ignore[attr-defined]
         super().configure(config)
         self.fix_functionalization = NoFixFunctionalization()  # type: ignore[assignment]
         install(self, config)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import platform
+import sys
 import types
 import typing
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from workers.protocol import Catalogue, Diagnosis, Environment, KeyInfo, Patch, PatchMode
+from workers.protocol.environments import MARK
 
 MAX_DEPTH = 6
 
@@ -29,7 +33,14 @@ def environment() -> Environment:
         device=torch.cuda.get_device_name(0) if devices else "cpu",
         devices=devices,
         cores=len(os.sched_getaffinity(0)),
+        address=_address(),
     )
+
+
+def _address() -> str | None:
+    """What the builder of this environment wrote down; nobody builds the default one."""
+    mark = Path(sys.prefix, MARK)
+    return str(json.loads(mark.read_text())["address"]) if mark.is_file() else None
 
 
 def diagnose() -> Diagnosis:

@@ -7,6 +7,7 @@ rewriting ``splitting_ops``, the passes and the runner's helper by an assertion.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, Iterator
@@ -22,6 +23,12 @@ CONFIG_RULE = "vllm.config.compilation:CompilationConfig.set_splitting_ops_for_v
 SP_PASS = "vllm.compilation.passes.fusion.sequence_parallelism:SequenceParallelismPass"
 ASYNC_TP_PASS = "vllm.compilation.passes.fusion.collective_fusion:AsyncTPPass"
 RUNNER_HELPER = "vllm.v1.worker.utils:is_residual_scattered_for_sp"
+
+
+def has_sequence_parallelism() -> bool:
+    """Whether this vLLM can be asked for SP at all; versions from 0.32 have neither its settings nor its pass."""
+    passes = resolve("vllm.config.compilation:PassConfig", "see whether there is sequence parallelism")
+    return any(field.name == "enable_sp" for field in dataclasses.fields(passes))
 
 
 def check_guards() -> list[Guard]:

@@ -25,7 +25,8 @@ def shape_of(config: VllmConfig, requested: Settings) -> Shape:
     from vllm.config import CompilationMode
 
     compilation, parallel, scheduler = config.compilation_config, config.parallel_config, config.scheduler_config
-    sp = bool(compilation.pass_config.enable_sp)
+    # Versions from 0.32 have no SP, nor its settings.
+    sp = bool(getattr(compilation.pass_config, "enable_sp", False))
     return Shape(
         tensor_parallel_size=parallel.tensor_parallel_size,
         pipeline_parallel_size=parallel.pipeline_parallel_size,

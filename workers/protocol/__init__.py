@@ -25,6 +25,7 @@ from workers.protocol.audit import (
     Problem,
     Shape,
 )
+from workers.protocol.environments import DEFAULT, EnvironmentSpec
 from workers.protocol.evidence import (
     ArmFallback,
     ArmReport,
@@ -79,6 +80,7 @@ from workers.protocol.words import (
 
 __all__ = [
     "AGAIN",
+    "DEFAULT",
     "INVARIANTS",
     "ONE_ORDER",
     "PROTOCOL",
@@ -104,6 +106,7 @@ __all__ = [
     "Difference",
     "Divergence",
     "Environment",
+    "EnvironmentSpec",
     "Evaluation",
     "Event",
     "Evidence",

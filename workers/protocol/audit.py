@@ -16,7 +16,10 @@ class KeyInfo(Message):
 
 
 class Environment(Message):
-    """Where evidence was taken. ``device`` is ``cpu`` or the accelerator's name; ``devices`` counts accelerators."""
+    """Where evidence was taken. ``device`` is ``cpu`` or the accelerator's name; ``devices`` counts accelerators.
+
+    ``address``: of an engine environment that was built for it, what it is made of; ``None`` in the default one.
+    """
 
     vllm: str
     torch: str
@@ -25,6 +28,7 @@ class Environment(Message):
     device: str
     devices: int
     cores: int
+    address: str | None = None
 
 
 class Catalogue(Message):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from workers.protocol.accuracy import Evaluation
 from workers.protocol.audit import Shape
+from workers.protocol.environments import EnvironmentSpec
 from workers.protocol.words import PROTOCOL, Check, Message, Patch, PatchMode, Role, Settings
 
 
@@ -135,6 +136,7 @@ class RunSpec(Message):
     replicated: str | None = None
     reference: str | None = None
     evaluated: str | None = None
+    environment: EnvironmentSpec | None = None
 
 
 class Event(Message):

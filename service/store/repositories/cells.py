@@ -13,7 +13,7 @@ from service.domain.verdict import Verdict
 from service.store.models import CellRow
 from service.store.records import CellRecord, UnknownRecord
 from service.store.repositories.sweeps import abandoned_sweeps
-from workers.protocol import AuditedCell, Change, Check, Patch, PatchState, Problem, Shape
+from workers.protocol import AuditedCell, Change, Check, Environment, Patch, PatchState, Problem, Shape
 
 
 def cells_of(session: Session, sweep_id: str) -> list[CellRecord]:
@@ -26,8 +26,15 @@ def get_cell(session: Session, sweep_id: str, cell_id: str) -> CellRecord:
     return _record(_cell(session, sweep_id, cell_id))
 
 
-def record_audit(session: Session, sweep_id: str, cell_id: str, audited: AuditedCell, fingerprint: str | None) -> None:
-    """Store what the audit found. The cell's state is left as it is."""
+def record_audit(
+    session: Session,
+    sweep_id: str,
+    cell_id: str,
+    audited: AuditedCell,
+    fingerprint: str | None,
+    environment: Environment | None = None,
+) -> None:
+    """Store what the audit found, and where. The cell's state is left as it is."""
     row = _locked(session, sweep_id, cell_id)
     found = audited.model_dump(mode="json")
     row.effective = found["effective"]
@@ -36,6 +43,7 @@ def record_audit(session: Session, sweep_id: str, cell_id: str, audited: Audited
     row.shape = found["shape"]
     row.problems = found["problems"]
     row.fingerprint = fingerprint
+    row.environment = None if environment is None else environment.model_dump(mode="json")
 
 
 def set_cell_state(session: Session, sweep_id: str, cell_id: str, state: State) -> None:
@@ -119,6 +127,7 @@ def _record(row: CellRow) -> CellRecord:
         patches={Patch(patch): PatchState(state) for patch, state in row.patches.items()},
         shape=None if row.shape is None else Shape.model_validate(row.shape),
         problems=tuple(Problem.model_validate(problem) for problem in row.problems),
+        environment=None if row.environment is None else Environment.model_validate(row.environment),
         fingerprint=row.fingerprint,
         duplicate_of=row.duplicate_of,
         verdict=None if row.verdict is None else Verdict(row.verdict),
