@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 
 from workers.protocol import ROUNDING, ArmSpec
 
@@ -24,6 +25,7 @@ HEADERS = "SHARDPROOF_HEADERS"
 """Folder of the C++ headers that PyTorch has precompiled."""
 
 RANKS_FORK = "SHARDPROOF_RANKS_FORK"
+FOR_RANKS = "SHARDPROOF_FOR_RANKS"
 RANKS_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 """How vLLM starts its ranks."""
 
@@ -58,6 +60,7 @@ READ_LATE = frozenset(
         "VLLM_CACHE_ROOT",
         "VLLM_CPU_OMP_THREADS_BIND",
         "VLLM_ENABLE_V1_MULTIPROCESSING",
+        "VLLM_RPC_BASE_PATH",
         "PYTHONWARNINGS",
         "TMPDIR",
         "PWD",
@@ -73,10 +76,29 @@ READ_LATE = frozenset(
         CAPACITY,
         FAULTS,
         RANKS_FORK,
+        RANKS_METHOD,
+        "LOCAL_WORLD_SIZE",
+        "TORCHINDUCTOR_VEC_ISA_OK",
     }
 )
 """Variables that vLLM and PyTorch read when they are needed and not as they are imported, or that mean nothing to them.
 An engine forked from a process that had others is what it would be had it imported by itself."""
+
+imported_with: dict[str, str] | None = None
+"""In a fork of a zygote: the environment variables that its imports have read, or set."""
+
+
+def differing(env: Mapping[str, str], before: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of variables in which ``env`` differs from ``before``, but for those that no import reads."""
+    names = (env.keys() | before.keys()) - READ_LATE
+    return tuple(sorted(name for name in names if env.get(name) != before.get(name)))
+
+
+def ranks_may_fork() -> bool:
+    """Whether ranks forked from this process are what ranks that import by themselves would be, and are wanted."""
+    wanted = os.environ.get(RANKS_FORK) == "1" and imported_with is not None
+    return wanted and not differing(os.environ, imported_with or {})
+
 
 CALLER = frozenset({"CI", "PYTHONBREAKPOINT", "SPT_NOENV"})
 """Variables that tell who asks, the last two that it is a worker of Ray.

@@ -50,7 +50,7 @@ def end_descendants(grace_s: float = 2.0) -> None:
     while alive := [process for process in psutil.Process().children(recursive=True) if _runs(process.pid)]:
         spared = time.monotonic() < deadline
         # Looked at before any is killed: one that dies with its parent would be gone when its turn comes.
-        mapped = mapped.union(*map(_shared_memory, alive))
+        mapped = mapped.union(*map(shared_memory, alive))
         for process in alive:
             if not (spared and _is_resource_tracker(process)):
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -75,7 +75,7 @@ def _is_resource_tracker(process: psutil.Process) -> bool:
     return False
 
 
-def _shared_memory(process: psutil.Process) -> set[Path]:
+def shared_memory(process: psutil.Process) -> set[Path]:
     """Segments that ``process`` has mapped under ``/dev/shm``."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from service.dispatch import identity, retention
+from service.dispatch import identity, questions, retention
 from service.dispatch.cluster import cluster
 from service.dispatch.plan import Plan, plan
 from service.dispatch.sweep import SweepDriver
@@ -134,7 +134,6 @@ def running(settings: Settings, store: Store) -> Iterator[Controller]:
 
     Ray starts in the background: a matrix can be audited, and refused, meanwhile.
     """
-    zygotes = _zygotes(settings)
     controller = Controller(settings, store)
     controller.recover()
     leave = threading.Event()
@@ -149,6 +148,7 @@ def running(settings: Settings, store: Store) -> Iterator[Controller]:
 
     connection = threading.Thread(target=stay_connected, name="ray", daemon=True)
     connection.start()
+    zygotes = _zygotes(settings)
     try:
         yield controller
     finally:
@@ -163,7 +163,12 @@ def _zygotes(settings: Settings) -> list[Zygote]:
     folder = Path(tempfile.gettempdir())
     if not settings.preload or settings.ray_address is not None or not can_offer(folder):
         return []
-    return [Zygote(str(settings.python), folder, number) for number in range(2)]
+    try:
+        for_ranks = questions.catalogue(settings).for_ranks
+    except questions.EngineEnvironmentError:
+        # Whoever submits a matrix is told.
+        return []
+    return [Zygote(str(settings.python), folder, number, for_ranks) for number in range(2)]
 
 
 def _crash(session: Session, sweep_id: str, cell_id: str, why: str) -> None:

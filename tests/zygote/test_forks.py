@@ -36,6 +36,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tempfile.tempdir = None
 
 
+SEGMENTS = Path("/dev/shm")
+
+
 @pytest.fixture(scope="module")
 def zygote(scratch: Path) -> Iterator[client.Zygote]:
     with pytest.MonkeyPatch.context() as patch:
@@ -43,6 +46,7 @@ def zygote(scratch: Path) -> Iterator[client.Zygote]:
         found = client.Zygote(sys.executable, scratch)
     yield found
     found.close()
+    assert [path for path in SEGMENTS.iterdir() if f"-{found.pid}-" in path.name] == []
 
 
 def variables(**more: str) -> dict[str, str]:

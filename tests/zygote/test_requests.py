@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers import environment
+from workers.environment import differing
 from workers.protocol import ArmSpec, BatchPlan, Patch, PatchMode, Role
 from workers.zygote import client
-from workers.zygote.requests import differing
 
 NAMES = st.sampled_from(["A", "PATH", "TORCHINDUCTOR_FREEZING", "VLLM_USE_X", "TMPDIR", environment.EVENTS])
 VARIABLES = st.dictionaries(NAMES, st.sampled_from(["", "0", "1"]))
@@ -67,3 +68,26 @@ def test_only_a_folder_of_the_command_s_own_is_looked_into(tmp_path: Path, monke
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert client.connect("python") is None
     assert client.ask("python", ["describe"], {}, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "imported_with", "may"),
+    [
+        ("1", {"A": "1"}, True),
+        ("0", {"A": "1"}, False),
+        ("1", None, False),
+        ("1", {"A": "1", "LD_PRELOAD": "libgomp.so"}, False),
+        ("1", {}, False),
+        ("1", {"A": "1", "TMPDIR": "elsewhere"}, True),
+    ],
+)
+def test_ranks_are_forked_from_what_imported_as_they_would(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, imported_with: dict[str, str] | None, may: bool
+) -> None:
+    """A rank of its own reads, as it imports, what vLLM has set for it by then."""
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("A", "1")
+    monkeypatch.setenv(environment.RANKS_FORK, wanted)
+    monkeypatch.setattr(environment, "imported_with", imported_with)
+    assert environment.ranks_may_fork() is may

@@ -111,6 +111,13 @@ def keep_headers(folder: str) -> None:
         setattr(importlib.import_module(CODECACHE), name, place)
 
 
+def take_vectors_for_granted() -> None:
+    """Use all vector instructions that the processor claims, untried, also where PyTorch has read its settings."""
+    resolve(
+        "torch._inductor.config:cpp", "spare an arm that is not timed a trial of vector instructions"
+    ).vec_isa_ok = True
+
+
 def all_vectors_work() -> bool:
     """Whether every kind of vector instructions that the processor claims was tried here and found to work.
 

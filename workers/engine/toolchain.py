@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from workers.engine import internals
+
 VECTORS_WORK = "vector-instructions-work"
 VECTORS_ENV = "TORCHINDUCTOR_VEC_ISA_OK"
 
@@ -18,6 +20,7 @@ def share(folder: str) -> None:
     """Let this process and the ranks it will start use what ``folder`` knows of vectors."""
     if (Path(folder) / VECTORS_WORK).exists():
         os.environ[VECTORS_ENV] = "1"
+        internals.take_vectors_for_granted()
 
 
 def remember(folder: str, works_on_ranks: list[bool]) -> None:

@@ -42,7 +42,7 @@ class FullCompileCpuPlatform(CpuPlatform):
         compilation = vllm_config.compilation_config
         asked = compilation.mode
         super().check_and_update_config(vllm_config)
-        if os.environ.get(environment.RANKS_FORK) == "1":
+        if environment.ranks_may_fork():
             # vLLM's own default, which the stock platform overrides: ranks then have the imports of this process.
             os.environ[environment.RANKS_METHOD] = "fork"
         if vllm_config.lora_config is not None or asked != CompilationMode.VLLM_COMPILE:

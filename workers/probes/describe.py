@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from workers.environment import differing
 from workers.protocol import Catalogue, Diagnosis, Environment, KeyInfo, Patch, PatchMode
 from workers.protocol.environments import MARK
 
@@ -83,7 +84,28 @@ def describe() -> Catalogue:
 
     keys: dict[str, KeyInfo] = {}
     _walk(EngineArgs, "", keys, 0)
-    return Catalogue(environment=environment(), keys=keys)
+    return Catalogue(environment=environment(), keys=keys, for_ranks=_for_ranks())
+
+
+def _for_ranks() -> dict[str, str]:
+    """What a configuration that asks for nothing changes in this process's environment, which its ranks inherit.
+
+    Of two the second: the first imports more of vLLM, and what imports set is not meant, they set it in ranks too.
+    """
+    _changed_by_a_configuration()
+    return _changed_by_a_configuration()
+
+
+def _changed_by_a_configuration() -> dict[str, str]:
+    from vllm.config import VllmConfig
+
+    before = dict(os.environ)
+    try:
+        VllmConfig()
+        return {name: os.environ[name] for name in differing(os.environ, before) if name in os.environ}
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _walk(owner: type[Any], prefix: str, keys: dict[str, KeyInfo], depth: int) -> None:

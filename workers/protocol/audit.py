@@ -32,11 +32,15 @@ class Environment(Message):
 
 
 class Catalogue(Message):
-    """Answer of ``python -m workers.engine describe``."""
+    """Answer of ``python -m workers.engine describe``.
+
+    ``for_ranks``: environment variables that vLLM sets for its ranks, whatever the configuration.
+    """
 
     protocol: int = PROTOCOL
     environment: Environment
     keys: dict[str, KeyInfo]
+    for_ranks: dict[str, str] = {}
 
 
 # --- audit: requested → effective, without an engine -----------------------------------------------------------------

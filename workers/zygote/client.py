@@ -7,6 +7,7 @@ theirs alone. Where none is offered, or it cannot serve, an engine is started as
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import select
 import signal
@@ -15,17 +16,23 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import psutil
+
 from workers import environment
-from workers.processes import SCRATCH
+from workers.processes import SCRATCH, shared_memory
 from workers.zygote.requests import LARGEST, READY, Forked, Request
 
 BACKLOG = 64
 
 
 class Zygote:
-    """A process of the engine environment ``python`` that has imported vLLM, or is about to. Ends with its owner."""
+    """A process of the engine environment ``python`` that has imported vLLM, or is about to. Ends with its owner.
 
-    def __init__(self, python: str, folder: Path, number: int = 0) -> None:
+    ``for_ranks``: environment variables that vLLM sets for ranks before they import. The zygote imports with them too:
+    what is forked from it may be a rank.
+    """
+
+    def __init__(self, python: str, folder: Path, number: int = 0, for_ranks: dict[str, str] | None = None) -> None:
         path = _address(python, folder, number)
         path.unlink(missing_ok=True)
         lifeline, self._lifeline = os.pipe()
@@ -34,7 +41,9 @@ class Zygote:
             listener.listen(BACKLOG)
             self._process = subprocess.Popen(
                 [python, "-m", "workers.zygote.server", str(listener.fileno()), str(lifeline)],
-                env=environment.for_question(str(folder / "no-cache")),
+                env=environment.for_question(str(folder / "no-cache"))
+                | (for_ranks or {})
+                | {environment.FOR_RANKS: json.dumps(for_ranks or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -48,9 +57,12 @@ class Zygote:
         return self._process.pid
 
     def close(self) -> None:
-        """Let it end, and whatever still runs below it."""
+        """Let it end, with whatever still runs below it and the semaphores that its imports made."""
+        mapped = shared_memory(psutil.Process(self.pid))
         os.close(self._lifeline)
         self._process.wait()
+        for path in mapped:
+            path.unlink(missing_ok=True)
 
 
 class ForkedEngine:

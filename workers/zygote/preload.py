@@ -36,6 +36,10 @@ def load() -> None:
 
     if current_platform.is_cpu():
         _import(CPU_MODULES)
+    from vllm.config import VllmConfig
+
+    # Imports what is imported for configurations alone, and sets what those imports set.
+    VllmConfig()
     gc.collect()
     gc.freeze()
 

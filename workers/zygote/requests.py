@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from workers import environment
 from workers.protocol.words import Message
 
 LARGEST = 1 << 17
@@ -34,9 +33,3 @@ class Forked(Message):
     pid: int | None = None
     status: int | None = None
     differing: tuple[str, ...] = ()
-
-
-def differing(env: dict[str, str], before: dict[str, str]) -> tuple[str, ...]:
-    """Names of variables in which ``env`` differs from ``before``, but for those that no import reads."""
-    names = (env.keys() | before.keys()) - environment.READ_LATE
-    return tuple(sorted(name for name in names if env.get(name) != before.get(name)))

@@ -9,15 +9,17 @@ wanted this process is gone: it ends, and the kernel takes its forks along.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import selectors
 import socket
 import sys
 from dataclasses import dataclass
 
+from workers import environment
 from workers.zygote import preload
 from workers.zygote.fork import become_supervisor, find_title
-from workers.zygote.requests import LARGEST, READY, Forked, Request, differing
+from workers.zygote.requests import LARGEST, READY, Forked, Request
 
 PATIENCE_S = 10.0
 """For a request after its connection."""
@@ -33,13 +35,17 @@ class _Child:
 class Server:
     """One thread, which waits for connections and for the end of what it forked.
 
-    ``before``: environment variables as they were when imports began.
+    ``before``: environment variables as they were when imports began; ``for_ranks``: those of them that an engine sets
+    for its ranks, and need not be given.
     """
 
-    def __init__(self, listener: socket.socket, lifeline: int, before: dict[str, str]) -> None:
+    def __init__(
+        self, listener: socket.socket, lifeline: int, before: dict[str, str], for_ranks: dict[str, str]
+    ) -> None:
         self._listener = listener
         self._lifeline = lifeline
         self._before = before
+        self._for_ranks = for_ranks
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
@@ -63,7 +69,7 @@ class Server:
             connection.send(READY)
             data, descriptors, _, _ = socket.recv_fds(connection, LARGEST, 2)
             request = Request.model_validate_json(data)
-            missing = differing(request.env, self._before)
+            missing = environment.differing(self._for_ranks | request.env, self._before)
             if missing:
                 connection.send(Forked(differing=missing).model_dump_json().encode())
                 connection.close()
@@ -81,7 +87,7 @@ class Server:
         pid = os.fork()
         if pid == 0:
             self._leave(connection)
-            become_supervisor(request, self._set_by_imports(), lifeline, output)
+            become_supervisor(request, self._for_ranks | self._set_by_imports(), lifeline, output)
         child = _Child(pid, os.pidfd_open(pid), connection)
         self._children[child.pidfd] = child
         self._selector.register(child.pidfd, selectors.EVENT_READ)
@@ -113,9 +119,11 @@ class Server:
 def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     find_title()
+    for_ranks = json.loads(os.environ.pop(environment.FOR_RANKS, "{}"))
     before = dict(os.environ)
     preload.load()
-    Server(listener, int(sys.argv[2]), before).serve()
+    environment.imported_with = dict(os.environ)
+    Server(listener, int(sys.argv[2]), before, for_ranks).serve()
     # Nothing is left to be written, and an interpreter with all of vLLM in it takes a second to end.
     os._exit(0)
 
