@@ -170,3 +170,16 @@ def test_an_arm_is_told_where_its_spans_go_and_its_trace_if_it_is_asked_for() ->
     assert environment.TRACE not in given
     traced = environment.for_arm(arm().model_copy(update={"traces": True}), 1, "events")
     assert traced[environment.TRACE] == f"{arm().folder}/torch_trace"
+
+
+def test_vllm_copies_caches_and_our_variables_to_its_ray_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked of vLLM itself. Its Ray workers are children of Ray, and have nothing of the engine's environment."""
+    from vllm.ray.ray_env import get_env_vars_to_copy
+
+    ours = {"VLLM_CACHE_ROOT", *environment.CACHES_OF_THE_GRAPH, *environment.CACHES_OF_KERNELS, environment.PATCHES}
+    for backend, copied in (("ray", True), ("mp", False)):
+        with monkeypatch.context() as patch:
+            asked = arm().model_copy(update={"engine": {"distributed_executor_backend": backend}})
+            for name, value in environment.for_arm(asked, 2, "events").items():
+                patch.setenv(name, value)
+            assert (ours <= get_env_vars_to_copy()) is copied

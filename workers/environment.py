@@ -51,6 +51,10 @@ CACHES_OF_KERNELS = {
 }
 """The same for what compiles single kernels as they are met. Without them all write below ``~``."""
 
+RAY_COPIES = "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"
+RAY_COPIES_PREFIXES = "VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY"
+"""Variables by which vLLM is told what else its Ray workers are to be given."""
+
 READ_LATE = frozenset(
     {
         *CACHES_OF_THE_GRAPH,
@@ -77,6 +81,8 @@ READ_LATE = frozenset(
         FAULTS,
         RANKS_FORK,
         RANKS_METHOD,
+        RAY_COPIES,
+        RAY_COPIES_PREFIXES,
         "LOCAL_WORLD_SIZE",
         "TORCHINDUCTOR_VEC_ISA_OK",
     }
@@ -137,9 +143,21 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
             TAPS: "1" if spec.taps else "0",
             FAULTS: "1" if any(trial.fault and trial.fault.kind != ROUNDING for trial in spec.trials) else "0",
             RANKS_FORK: "1" if spec.preload and RANKS_METHOD not in spec.env else "0",
+            **_for_ray(spec),
         }
         | spec.env
     )
+
+
+def _for_ray(spec: ArmSpec) -> dict[str, str]:
+    """What makes vLLM's Ray workers, which inherit nothing, use the arm's caches and know that they are ours.
+
+    Only where they are: the names enter vLLM's cache key.
+    """
+    if spec.engine.get("distributed_executor_backend") != "ray":
+        return {}
+    caches = sorted({*CACHES_OF_THE_GRAPH, *CACHES_OF_KERNELS, "FLASHINFER_CUBIN_DIR"})
+    return {RAY_COPIES: ",".join(caches), RAY_COPIES_PREFIXES: "SHARDPROOF_"}
 
 
 def for_peer(cache_root: str, ranks: int, counted: str) -> dict[str, str]:
