@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import vllm
 from service.domain.document import parse
 from service.domain.errors import MatrixError
 from service.domain.matrix import expand
+from workers import environment
 from workers.engine import internals
 from workers.probes import fallback as probe_of_fallbacks
 from workers.probes.describe import describe, diagnose
@@ -24,13 +27,22 @@ def catalogue() -> Catalogue:
     return describe()
 
 
-def test_what_vllm_sets_for_its_ranks_is_known_and_not_set_here(catalogue: Catalogue) -> None:
+def test_to_ask_sets_nothing_here(catalogue: Catalogue) -> None:
     before = dict(os.environ)
-    assert describe().for_ranks == catalogue.for_ranks
+    describe()
     assert dict(os.environ) == before
+
+
+@pytest.mark.slow
+def test_what_vllm_sets_for_its_ranks_is_known(tmp_path: Path) -> None:
+    """Asked as a controller asks: of a process that has built no configuration yet."""
+    reply = tmp_path / "reply.json"
+    command = [sys.executable, "-m", "workers.engine", "describe", "--reply", str(reply)]
+    subprocess.run(command, env=environment.for_question(str(tmp_path)), check=True, capture_output=True)
+    found = Catalogue.model_validate_json(reply.read_bytes()).for_ranks
     platform = (Path(vllm.__file__).parent / "platforms" / "cpu.py").read_text()
-    assert catalogue.for_ranks["TORCHINDUCTOR_CPP_DYNAMIC_THREADS"] == "1"
-    assert [name for name in catalogue.for_ranks if f'"{name}"' not in platform] == []
+    assert found["TORCHINDUCTOR_CPP_DYNAMIC_THREADS"] == "1"
+    assert [name for name in found if f'"{name}"' not in platform] == []
 
 
 @pytest.mark.parametrize(
