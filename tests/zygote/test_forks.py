@@ -73,6 +73,17 @@ def test_what_goes_wrong_is_said_as_a_program_says_it(zygote: client.Zygote, tmp
     assert said.rstrip().endswith(f"No such file or directory: '{tmp_path / 'nowhere.json'}'")
 
 
+def test_a_fork_that_cannot_begin_ends_and_says_why(zygote: client.Zygote, tmp_path: Path) -> None:
+    connection = client.connect(sys.executable)
+    assert connection is not None
+    with (tmp_path / "log").open("wb") as log:
+        asked = Request(command=["diagnose"], env=variables(), folder=str(tmp_path / "gone"))
+        forked = client.fork(connection, asked, log.fileno(), log.fileno())
+    assert forked is not None
+    assert forked.wait() == 1
+    assert "FileNotFoundError" in (tmp_path / "log").read_text()
+
+
 def test_a_variable_that_imports_read_is_not_ignored(zygote: client.Zygote) -> None:
     assert ask("diagnose", "--reply", os.devnull, TORCHDYNAMO_DISABLE="1") is None
 

@@ -14,6 +14,7 @@ import os
 import selectors
 import socket
 import sys
+import traceback
 from dataclasses import dataclass
 
 from workers import environment
@@ -86,8 +87,14 @@ class Server:
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            self._leave(connection)
-            become_supervisor(request, self._for_ranks | self._set_by_imports(), lifeline, output)
+            try:
+                self._leave(connection)
+                become_supervisor(request, self._for_ranks | self._set_by_imports(), lifeline, output)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                # Whatever went wrong: a fork must not go on as a second server.
+                os._exit(1)
         child = _Child(pid, os.pidfd_open(pid), connection)
         self._children[child.pidfd] = child
         self._selector.register(child.pidfd, selectors.EVENT_READ)
