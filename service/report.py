@@ -156,7 +156,17 @@ def _evidence(evidence: Evidence | None, kept: bool) -> Json:
 
 def _arm(arm: ArmReport, kept: bool) -> Json:
     shown = arm if kept or arm.failure is None else _without_files(arm, arm.failure)
-    keys = {"role", "outcome", "wall_s", "failure", "peak_rss_bytes", "repeat", "clock_set_by_s"}
+    keys = {
+        "role",
+        "outcome",
+        "wall_s",
+        "failure",
+        "peak_rss_bytes",
+        "repeat",
+        "clock_set_by_s",
+        "forked",
+        "not_forked",
+    }
     plain = shown.model_dump(mode="json", include=keys)
     return {**plain, "traces": _traces(arm, arm.traces) if kept and arm.traces is not None else None}
 

@@ -78,7 +78,7 @@ class Arm:
         lifeline, self._lifeline = os.pipe()
         self._wall_clock = WallClock()
         with (self.folder / "engine.log").open("wb") as log:
-            self._process, self.begin = launch(
+            begun = launch(
                 self._python,
                 ["run", "--request", str(self.folder / "spec.json")],
                 environment.for_arm(self.spec, self._ranks, str(pipe)),
@@ -86,6 +86,7 @@ class Arm:
                 log.fileno(),
                 _zygote(self.spec),
             )
+        self._process, self.begin, self._not_forked = begun.process, begun.at, begun.not_forked
         os.close(lifeline)
         return self
 
@@ -224,6 +225,8 @@ class Arm:
             peak_rss_bytes=max((rank["peak_rss_bytes"] for rank in result["ranks"]), default=None) if result else None,
             repeat=self.spec.repeat,
             clock_set_by_s=self._wall_clock.set_by(),
+            forked=self._not_forked is None,
+            not_forked=self._not_forked,
         )
 
     def _failure(self) -> Failure:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,15 @@ class Launched(Protocol):
     def wait(self) -> int:
         """Its exit status, when it has ended."""
         ...
+
+
+@dataclass(frozen=True)
+class Begun:
+    """``at``: in seconds of the monotonic clock. ``not_forked``: why it was started by itself, if it was."""
+
+    process: Launched
+    at: float
+    not_forked: str | None
 
 
 class Started:
@@ -59,7 +69,7 @@ class Started:
 
 def launch(
     python: str, command: list[str], env: dict[str, str], lifeline: int, output: int, zygote: int | None = 0
-) -> tuple[Launched, float]:
+) -> Begun:
     """Start ``python -m workers.engine`` with the arguments ``command``.
 
     Args:
@@ -67,16 +77,18 @@ def launch(
         lifeline: closing the other end of this pipe ends it.
         output: descriptor of what takes its standard output and error.
         zygote: the number of the one that may be used, if any.
-
-    Returns:
-        What was started and when, in seconds of the monotonic clock.
     """
     folder = Path.cwd()
-    connection = None if zygote is None else client.connect(python, zygote)
+    why = "each engine is to import by itself"
+    connection = None
+    if zygote is not None:
+        why = "no process to fork from is offered here"
+        connection = client.connect(python, zygote)
     begin = time.monotonic()
     if connection is not None:
         request = Request(command=command, env=env, folder=str(folder))
         forked = client.fork(connection, request, lifeline, output)
-        if forked is not None:
-            return forked, begin
-    return Started([python, "-m", "workers.engine", *command], env, folder, lifeline, output), begin
+        if isinstance(forked, client.ForkedEngine):
+            return Begun(forked, begin, None)
+        why = forked.why
+    return Begun(Started([python, "-m", "workers.engine", *command], env, folder, lifeline, output), begin, why)

@@ -60,6 +60,7 @@ def compile_times(
         kv_blocks=result.get("kv_blocks"),
         first_token_s=None if came is None else came - begin,
         time_to_first_token_s=None if came is None or asked is None else came - asked,
+        forked=report.forked,
     )
 
 

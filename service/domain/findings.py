@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from service.domain.case import Case, Reason
 from service.domain.residual_findings import ran_twice, shortfall_by_rank
-from service.domain.start_findings import answers, name_of, not_warm, timed_starts
+from service.domain.start_findings import answers, begun_differently, name_of, not_warm, timed_starts
 from service.domain.time_notes import arm_notes, gaps, other_kv_cache, unexplained
 from service.domain.verdict import Verdict
 from service.domain.wording import listing
@@ -185,6 +185,8 @@ def compile_times(case: Case) -> Iterator[Reason]:
         yield from answers(start, starts)
         for note in [*unexplained(start.times, CLOCK_TOLERANCE), *gaps(start.times)]:
             yield Reason(None, f"{name_of(start, starts)}: {note}")
+    for text in begun_differently(starts):
+        yield Reason(Verdict.INVALID_MEASUREMENT, text)
     yield from other_kv_cache(starts)
 
 

@@ -27,6 +27,17 @@ def name_of(start: TimedStart, starts: Sequence[TimedStart]) -> str:
     return f"{start.role} start {start.repeat}" if several else f"{start.role} start"
 
 
+def begun_differently(starts: Sequence[TimedStart]) -> Iterator[str]:
+    """Kinds of start of which some hold the imports and some do not: no median stands for both."""
+    for role in (Role.COLD, Role.WARM):
+        noted = [start.times.forked for start in starts if start.role is role and start.times.forked is not None]
+        if len(set(noted)) > 1:
+            yield (
+                f"{sum(noted)} of {len(noted)} {role} starts were forked from a process that had imported vLLM and the "
+                "others imported by themselves, so their times do not compare; `arms[].not_forked` says why"
+            )
+
+
 def not_warm(start: TimedStart, starts: Sequence[TimedStart]) -> Iterator[str]:
     """Which of the three a rank did not do, with its numbers; and why the cold start's artifacts were not found."""
     saved = _saved_by_rank(starts)

@@ -67,9 +67,24 @@ DEFECTS: dict[str, tuple[Edit, str]] = {
     "a phase that ran backwards": (put(f"{LAST}.times.ranks.1.phases.0.s", -2.0), "the phase import took -2.00 s"),
     "a start without time": (put("compile.starts.1.times.total_s", 0.0), "cold start 2: 0 s of outer wall time"),
     "a rank too few": (put(f"{LAST}.times.ranks", WARM["ranks"][:1]), r"ranks \[0, 1\] reported where 2 ran"),
+    "one forked, one not": (lambda found: [one["times"].update(forked=number == 0)
+                                           for number, one in enumerate(found["compile"]["starts"][:2])],
+                            "1 of 2 cold starts were forked from a process that had imported vLLM and the others imp"),
     "no warm start": (lambda found: found["compile"].update(starts=found["compile"]["starts"][:2]),
                       "no warm start was timed"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("forked", [(True, True), (False, False), (None, None), (True, None)])
+def test_starts_begun_alike_share_a_median(forked: tuple[bool | None, bool | None]) -> None:
+    """One of which nobody noted how it was begun is no contradiction."""
+
+    def edit(found: dict[str, Any]) -> None:
+        starts(found)
+        for one, value in zip(found["compile"]["starts"], forked, strict=False):
+            one["times"]["forked"] = value
+
+    assert judge(case(edit)).verdict is Verdict.PASS
 
 
 def test_several_healthy_starts_pass() -> None:

@@ -14,7 +14,7 @@ from torch._inductor import codecache
 
 from workers import environment, processes
 from workers.bench import chain
-from workers.engine import plugin
+from workers.engine import hooks, plugin
 from workers.probes.fallback import NOT_INSTALLED, PROBE
 from workers.protocol import Patch, PatchMode
 
@@ -80,8 +80,11 @@ def test_headers_are_kept_where_the_arm_says(monkeypatch: pytest.MonkeyPatch, tm
     plugin.register()
     assert kept() == [str(tmp_path), str(tmp_path / "locks")]
     monkeypatch.delattr(codecache, "_HEADER_DIR")
+    monkeypatch.setattr(hooks, "MISSING", [])
     plugin.register()
     assert not hasattr(codecache, "_HEADER_DIR")
+    assert [text for text in hooks.MISSING if "_HEADER_DIR" in text and "precompiled headers" in text] == hooks.MISSING
+    assert hooks.MISSING
 
 
 @pytest.mark.engine

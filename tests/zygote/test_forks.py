@@ -79,13 +79,28 @@ def test_a_fork_that_cannot_begin_ends_and_says_why(zygote: client.Zygote, tmp_p
     with (tmp_path / "log").open("wb") as log:
         asked = Request(command=["diagnose"], env=variables(), folder=str(tmp_path / "gone"))
         forked = client.fork(connection, asked, log.fileno(), log.fileno())
-    assert forked is not None
+    assert isinstance(forked, client.ForkedEngine)
     assert forked.wait() == 1
     assert "FileNotFoundError" in (tmp_path / "log").read_text()
 
 
 def test_a_variable_that_imports_read_is_not_ignored(zygote: client.Zygote) -> None:
     assert ask("diagnose", "--reply", os.devnull, TORCHDYNAMO_DISABLE="1") is None
+
+
+def test_why_it_was_not_forked_is_told(zygote: client.Zygote, tmp_path: Path) -> None:
+    told = {}
+    for name, more in {"same": {}, "other": {"TORCHDYNAMO_DISABLE": "1"}}.items():
+        lifeline, ours = os.pipe()
+        with (tmp_path / "log").open("wb") as log:
+            begun = launch.launch(sys.executable, ["nonsense"], variables(**more), lifeline, log.fileno())
+        assert ended(begun.process)
+        assert begun.process.wait() == 2
+        told[name] = begun.not_forked
+        for descriptor in (lifeline, ours):
+            os.close(descriptor)
+    assert told["same"] is None
+    assert "TORCHDYNAMO_DISABLE" in str(told["other"])
 
 
 @pytest.fixture
@@ -100,7 +115,7 @@ def stuck(zygote: client.Zygote, tmp_path: Path) -> Iterator[tuple[launch.Launch
         asked = Request(command=["audit", "--request", str(request)], env=variables(), folder=str(tmp_path))
         forked = client.fork(connection, asked, lifeline, log.fileno())
     os.close(lifeline)
-    assert forked is not None
+    assert isinstance(forked, client.ForkedEngine)
     # Opened by both ends at once: the engine is there.
     writer = os.open(request, os.O_WRONLY)
     (engine,) = psutil.Process(forked.pid).children()
@@ -166,8 +181,10 @@ def test_forks_of_a_killed_zygote_end_and_the_next_engine_starts_by_itself(
     assert client.connect(sys.executable) is None
     lifeline, ours = os.pipe()
     with (tmp_path / "fresh").open("wb") as log:
-        fresh, _ = launch.launch(sys.executable, ["nonsense"], variables(), lifeline, log.fileno())
+        begun = launch.launch(sys.executable, ["nonsense"], variables(), lifeline, log.fileno())
+    fresh = begun.process
     assert isinstance(fresh, launch.Started)
+    assert begun.not_forked == "no process to fork from is offered here"
     assert ended(fresh)
     assert fresh.wait() == 2
     for descriptor in (lifeline, ours):

@@ -37,6 +37,12 @@ def watch_compiler() -> None:
         _guarded(lambda: internals.trace_into(folder))
 
 
+def keep_headers(folder: str | None) -> None:
+    """Keep precompiled headers there. Where PyTorch has moved them a start takes what it takes there, which is told."""
+    if folder is not None:
+        _guarded(lambda: internals.keep_headers(folder))
+
+
 def _announcing(tell: Callable[[str], None]) -> Callable[[Callable[..., Any]], Any]:
     def wrap(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 
@@ -35,20 +34,10 @@ def _register(asked: str) -> None:
     os.register_at_fork(after_in_child=die_with_parent)
     signals.register()
     establish({Patch(name): PatchMode(mode) for name, mode in json.loads(asked).items()})
-    _keep_headers()
+    hooks.keep_headers(os.environ.get(environment.HEADERS))
     PROBE.install()
     hooks.watch_compiler()
     _hook_passes()
-
-
-def _keep_headers() -> None:
-    """Where PyTorch keeps them elsewhere, a start is what it is there."""
-    from workers.engine.internals import TargetMissing, keep_headers
-
-    folder = os.environ.get(environment.HEADERS)
-    if folder is not None:
-        with contextlib.suppress(TargetMissing):
-            keep_headers(folder)
 
 
 def _hook_passes() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from workers.protocol.accuracy import Accuracy, Evaluation, TaskScore
+from workers.protocol.arms import ArmReport, Failure, StuckProcess, Traces
 from workers.protocol.audit import (
     AuditCell,
     AuditedCell,
@@ -26,42 +27,23 @@ from workers.protocol.audit import (
     Shape,
 )
 from workers.protocol.environments import DEFAULT, EnvironmentSpec
-from workers.protocol.evidence import (
-    ArmFallback,
-    ArmReport,
+from workers.protocol.evidence import Evidence, Exercised, SequenceParallelism
+from workers.protocol.fallback import ArmFallback, Fallback, FallbackOp, RankFallback
+from workers.protocol.outputs import Difference, OutputClass, OutputComparison
+from workers.protocol.residual import Divergence, Floor, Invariant, Onset, Residual, SiteScore
+from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, RunSpec, Trial
+from workers.protocol.starts import Compile, KeyDifference, KeyFactor, TimedStart
+from workers.protocol.times import (
     Artifacts,
-    Compile,
     CompileTimes,
-    Difference,
-    Divergence,
-    Evidence,
-    Exercised,
-    Failure,
-    Fallback,
-    FallbackOp,
-    Floor,
-    Invariant,
-    KeyDifference,
-    KeyFactor,
-    Onset,
-    OutputClass,
-    OutputComparison,
     Part,
     Phase,
     ProcessTimes,
     RankArtifacts,
-    RankFallback,
     RankResources,
     RankTimes,
-    Residual,
-    SequenceParallelism,
-    SiteScore,
     Span,
-    StuckProcess,
-    TimedStart,
-    Traces,
 )
-from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, RunSpec, Trial
 from workers.protocol.words import (
     INVARIANTS,
     ONE_ORDER,

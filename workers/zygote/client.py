@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -90,6 +91,19 @@ class ForkedEngine:
         return self._status
 
 
+@dataclass(frozen=True)
+class NotForked:
+    """``differing``: variables that imports may have read, and that the engine is to have otherwise than the zygote."""
+
+    differing: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        if self.differing:
+            return f"imports read variables that it is to have otherwise: {', '.join(self.differing)}"
+        return "the process to fork from could not fork it"
+
+
 def can_offer(folder: Path) -> bool:
     """Whether only processes of this command see what lies in ``folder``."""
     return folder.name.startswith(SCRATCH)
@@ -112,18 +126,18 @@ def connect(python: str, number: int = 0) -> socket.socket | None:
     return None
 
 
-def fork(connection: socket.socket, request: Request, lifeline: int, output: int) -> ForkedEngine | None:
-    """The supervisor of the engine that ``request`` asks for; ``None`` where it has to be started by itself."""
+def fork(connection: socket.socket, request: Request, lifeline: int, output: int) -> ForkedEngine | NotForked:
+    """The supervisor of the engine that ``request`` asks for, or why it has to be started by itself."""
     try:
         socket.send_fds(connection, [request.model_dump_json().encode()], [lifeline, output])
         told = connection.recv(LARGEST)
     except OSError:
         told = b""
-    pid = Forked.model_validate_json(told).pid if told else None
-    if pid is None:
+    answer = Forked.model_validate_json(told) if told else Forked()
+    if answer.pid is None:
         connection.close()
-        return None
-    return ForkedEngine(connection, pid)
+        return NotForked(answer.differing)
+    return ForkedEngine(connection, answer.pid)
 
 
 def ask(python: str, command: list[str], env: dict[str, str], timeout_s: float) -> tuple[int | None, str] | None:
@@ -141,9 +155,9 @@ def ask(python: str, command: list[str], env: dict[str, str], timeout_s: float) 
         request = Request(command=command, env=env, folder=os.getcwd())
         forked = fork(connection, request, lifeline, output.fileno())
         os.close(lifeline)
-        in_time = forked is not None and bool(select.select([forked], [], [], timeout_s)[0])
+        in_time = isinstance(forked, ForkedEngine) and bool(select.select([forked], [], [], timeout_s)[0])
         os.close(ours)
-        if forked is None:
+        if isinstance(forked, NotForked):
             return None
         status = forked.wait()
         output.seek(0)
