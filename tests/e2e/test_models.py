@@ -36,7 +36,12 @@ include:
     enable_prompt_embeds: true
     batch.prompt_embeds: true
   - {name: experts-bfloat16, model: "tiny:qwen3_moe", dtype: bfloat16}
-  - {name: four-ranks, model: "tiny:llama?hidden=256&heads=8&kv_heads=4", dtype: float32, tensor_parallel_size: 4}
+  - name: four-ranks
+    model: "tiny:llama?hidden=256&heads=8&kv_heads=4"
+    dtype: float32
+    tensor_parallel_size: 4
+    max_num_batched_tokens: 128
+    max_num_seqs: 32
   - {name: two-stages, model: "tiny:llama?layers=4", dtype: float32, pipeline_parallel_size: 2}
 """
 
