@@ -173,7 +173,7 @@ def has_ended(store: Store, sweep_id: str) -> bool:
         return repositories.get_sweep(session, sweep_id).state is SweepState.ENDED
 
 
-def until(condition: Callable[[], Any], seconds: float = 90.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for ``condition``, at most so long."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -184,7 +184,8 @@ def until(condition: Callable[[], Any], seconds: float = 90.0) -> None:
 def main() -> None:
     """``python -m dispatch.scripted HOME [CELLS]``: serve the queue in HOME until it is killed.
 
-    With CELLS a sweep of so many is submitted first; its id is printed. All but the first wait for a gate.
+    With CELLS a sweep of so many is submitted first, and its id printed: all but the first wait for a gate. One more
+    cell comes last, and needs shared arms.
     """
     home = Path(sys.argv[1])
     settings = Settings(home=home, python=home / "python", preload=False, drain_s=0)
@@ -192,7 +193,8 @@ def main() -> None:
         if sys.argv[2:]:
             gates = {number: {"GATE": str(home / f"gate-{number}")} for number in range(1, int(sys.argv[2]))}
             asked = [Asked(f"c{number}", (Check.COMPILE,), env=gate) for number, gate in gates.items()]
-            print(submit(controller, settings, Asked("c0"), *asked), flush=True)
+            asked = [Asked("c0", (Check.COMPILE,)), *asked, Asked("shares")]
+            print(submit(controller, settings, *asked), flush=True)
         sys.stdin.read()
         controller.drain()
 
