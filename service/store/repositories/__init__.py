@@ -18,6 +18,14 @@ from service.store.repositories.cells import (
     set_duplicate,
 )
 from service.store.repositories.events import add_events, events_after, latest_phases, note_artifacts_removed
+from service.store.repositories.pages import (
+    latest_run,
+    page_of_attempts,
+    page_of_cells,
+    page_of_runs,
+    run_events_after,
+    run_summary,
+)
 from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, set_run_state
 from service.store.repositories.sweeps import (
     abandoned_sweeps,
@@ -46,12 +54,18 @@ __all__ = [
     "get_run",
     "get_sweep",
     "latest_phases",
+    "latest_run",
     "latest_runs",
     "lease_arm",
     "list_sweeps",
     "note_artifacts_removed",
+    "page_of_attempts",
+    "page_of_cells",
+    "page_of_runs",
     "record_audit",
     "release_arms",
+    "run_events_after",
+    "run_summary",
     "set_cell_state",
     "set_duplicate",
     "set_run_state",
