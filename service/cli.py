@@ -23,7 +23,8 @@ from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.client import ClientError
 from service.commands import remote
-from service.commands.inputs import Refused, read_bytes
+from service.commands.inputs import read_bytes
+from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
 from service.dispatch.controller import running
@@ -154,11 +155,10 @@ for command in (remote.submit, remote.cancel, remote.rerun, remote.export):
 def status(
     sweep: Annotated[str, typer.Argument(help="Id of a sweep.")],
     url: Annotated[str | None, typer.Option("--url", help="Ask this controller instead of the local store.")] = None,
-    key: remote.Key = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show a sweep as it is now."""
-    report = remote.report_of(sweep, url, key)
+    report = remote.report_of(sweep, url)
     show.print_report(report, console)
     if json_file is not None:
         json_file.write_text(json.dumps(report, indent=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,9 @@ from rich.console import Console
 
 from service import console as show
 from service.client import Client
-from service.commands.inputs import Refused, read_bytes, write_bytes
+from service.commands.inputs import read_bytes, write_bytes
+from service.commands.key_header import VARIABLE
+from service.commands.refused import Refused
 from service.exports import EXPORTS, Format
 from service.report import stored_report
 from service.settings import Settings
@@ -26,7 +29,6 @@ console = Console(width=None if sys.stdout.isatty() else 160)
 MatrixFile = Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file, YAML or JSON.")]
 Sweep = Annotated[str, typer.Argument(metavar="SWEEP", help="Id of a sweep.")]
 Url = Annotated[str, typer.Option("--url", help="Where the controller is served.", envvar="SHARDPROOF_URL")]
-Key = Annotated[str | None, typer.Option("--key", help="API key.", envvar="SHARDPROOF_KEY", show_default=False)]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit status tells how it went.")]
 Junit = Annotated[
     Path | None,
@@ -45,33 +47,30 @@ def submit(
         Path | None, typer.Option("--json", metavar="FILE", help="With --wait: the report, as `run` writes it.")
     ] = None,
     url: Url = HERE,
-    key: Key = None,
 ) -> None:
     """Send a matrix to a served controller and print the sweep's id."""
     if not wait and (junit or json_file):
         raise Refused("--junit and --json are of the finished sweep; add --wait")
     content = read_bytes(matrix)
-    with Client(url, key) as client:
+    with _client(url) as client:
         sweep = client.submit(content)
         _say(sweep)
         if wait:
             _wait(client, sweep, junit, json_file)
 
 
-def cancel(sweep: Sweep, cells: Cells = None, url: Url = HERE, key: Key = None) -> None:
+def cancel(sweep: Sweep, cells: Cells = None, url: Url = HERE) -> None:
     """End a sweep that was submitted to a served controller, or cells of it, before it is done."""
-    with Client(url, key) as client:
+    with _client(url) as client:
         for cell in [None] if not cells else _ids(client, sweep, cells):
             client.cancel(sweep, cell)
 
 
-def rerun(
-    sweep: Sweep, cells: Cells = None, wait: Wait = False, junit: Junit = None, url: Url = HERE, key: Key = None
-) -> None:
+def rerun(sweep: Sweep, cells: Cells = None, wait: Wait = False, junit: Junit = None, url: Url = HERE) -> None:
     """Run those cells of an ended sweep again that are not ok, or those that are named."""
     if not wait and junit:
         raise Refused("--junit is of the finished sweep; add --wait")
-    with Client(url, key) as client:
+    with _client(url) as client:
         client.rerun(sweep, _ids(client, sweep, cells) if cells else None)
         if wait:
             _wait(client, sweep, junit, None)
@@ -84,22 +83,21 @@ def export(
     parquet: Annotated[Path | None, typer.Option("--parquet", metavar="FILE", help="The same with types.")] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One page that opens offline.")] = None,
     url: Annotated[str | None, typer.Option("--url", help="Ask this controller instead of the local store.")] = None,
-    key: Key = None,
 ) -> None:
     """Write the report of a sweep in other forms."""
     wanted = {Format.JUNIT: junit, Format.CSV: csv, Format.PARQUET: parquet, Format.HTML: html}
     files = {form: path for form, path in wanted.items() if path is not None}
     if not files:
         raise Refused(f"nothing to write; add {', '.join(f'--{form} FILE' for form in wanted)}")
-    report = report_of(sweep, url, key)
+    report = report_of(sweep, url)
     for form, path in files.items():
         write_bytes(path, EXPORTS[form].write(report))
 
 
-def report_of(sweep: str, url: str | None, key: str | None) -> dict[str, Any]:
+def report_of(sweep: str, url: str | None) -> dict[str, Any]:
     """The report of a sweep, from the controller at ``url`` or else from the local store."""
     if url is not None:
-        with Client(url, key) as client:
+        with _client(url) as client:
             return client.report(sweep)
     store = open_store(Settings().store_url)
     try:
@@ -109,6 +107,10 @@ def report_of(sweep: str, url: str | None, key: str | None) -> dict[str, Any]:
         raise Refused(f"{error}; `shardproof run` prints the id of each sweep") from error
     finally:
         store.close()
+
+
+def _client(url: str) -> Client:
+    return Client(url, os.environ.get(VARIABLE, "").strip() or None)
 
 
 def _wait(client: Client, sweep: str, junit: Path | None, json_file: Path | None) -> None:
