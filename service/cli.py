@@ -89,7 +89,7 @@ def _run(matrix: Path, cell: str | None, json_file: Path | None) -> None:
     document = _read(matrix)
     store = open_store(settings.store_url)
     try:
-        with running(settings, store) as controller:
+        with running(settings, store, alone=True) as controller:
             sweep_id = _refusing(matrix, lambda: controller.submit(document, cell))
             show.follow(store, sweep_id, console)
             controller.wait()

@@ -13,6 +13,7 @@ from service.api.resources import CellPage, RunPage
 from service.domain import cursor
 from service.report import build_report
 from service.store import repositories
+from service.store.repositories import pages
 
 CELLS, ATTEMPTS = "cells", "attempts"
 
@@ -25,7 +26,7 @@ def list_cells(sweep_id: str, store: StoreDependency, limit: Limit = 50, after: 
     position = -1 if after is None else int(cursor.decode(CELLS, after, int)[0])
     with store.reading() as session:
         repositories.get_sweep(session, sweep_id)
-        found = repositories.page_of_cells(session, sweep_id, position, limit + 1)
+        found = pages.page_of_cells(session, sweep_id, position, limit + 1)
     page, last = cut(found, limit)
     return CellPage(cells=page, next=None if last is None else cursor.encode(CELLS, last.position))
 
@@ -36,7 +37,7 @@ def get_cell(sweep_id: str, cell_id: str, store: StoreDependency) -> dict[str, A
     with store.reading() as session:
         sweep = repositories.get_sweep(session, sweep_id)
         cell = repositories.get_cell(session, sweep_id, cell_id)
-        run = repositories.latest_run(session, sweep_id, cell.duplicate_of or cell.id)
+        run = pages.latest_run(session, sweep_id, cell.duplicate_of or cell.id)
     (shown,) = build_report(sweep, [cell], [] if run is None else [run])["cells"]
     return {**shown, "sweep": sweep_id, "run": None if run is None else run.id}
 
@@ -49,6 +50,6 @@ def list_attempts(
     attempt = 0 if after is None else int(cursor.decode(ATTEMPTS, after, int)[0])
     with store.reading() as session:
         repositories.get_cell(session, sweep_id, cell_id)
-        found = repositories.page_of_attempts(session, sweep_id, cell_id, attempt, limit + 1)
+        found = pages.page_of_attempts(session, sweep_id, cell_id, attempt, limit + 1)
     page, last = cut(found, limit)
     return RunPage(runs=page, next=None if last is None else cursor.encode(ATTEMPTS, last.attempt))

@@ -15,6 +15,7 @@ from service.domain import cursor
 from service.store import repositories
 from service.store.plain import finite
 from service.store.records import RunRecord
+from service.store.repositories import pages
 from workers.protocol import ArmReport, ArmSpec, TimedStart
 
 RUNS = "runs"
@@ -31,7 +32,7 @@ def list_runs(sweep_id: str, store: StoreDependency, limit: Limit = 50, after: A
         behind = (str(cell_id), int(attempt))
     with store.reading() as session:
         repositories.get_sweep(session, sweep_id)
-        found = repositories.page_of_runs(session, sweep_id, behind, limit + 1)
+        found = pages.page_of_runs(session, sweep_id, behind, limit + 1)
     page, last = cut(found, limit)
     return RunPage(runs=page, next=None if last is None else cursor.encode(RUNS, last.cell_id, last.attempt))
 
@@ -40,7 +41,7 @@ def list_runs(sweep_id: str, store: StoreDependency, limit: Limit = 50, after: A
 def get_run(run_id: str, store: StoreDependency) -> Run:
     """One attempt at a cell: how far it got, and its arms in the order they are started."""
     with store.reading() as session:
-        summary = repositories.run_summary(session, run_id)
+        summary = pages.run_summary(session, run_id)
         run = repositories.get_run(session, run_id)
     return Run(**asdict(summary), arms=[_arm(spec, run) for spec in run.spec.arms])
 

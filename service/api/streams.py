@@ -23,6 +23,7 @@ from service.api.schemas import EventPage
 from service.store import Store, repositories
 from service.store.plain import finite
 from service.store.records import EventRecord, SweepState
+from service.store.repositories import pages
 
 POLL_S = 0.5
 PING_S = 15
@@ -75,8 +76,8 @@ def list_run_events(
 ) -> EventPage:
     """What happened in a run, oldest first."""
     with store.reading() as session:
-        repositories.run_summary(session, run_id)
-        events = repositories.run_events_after(session, run_id, after, limit)
+        pages.run_summary(session, run_id)
+        events = pages.run_events_after(session, run_id, after, limit)
     return EventPage(events=events, next=events[-1].id if events else after)
 
 
@@ -91,8 +92,8 @@ async def stream_run(
 def _run_reader(store: Store, run_id: str) -> Read:
     def read(seen: int) -> tuple[bool, Sequence[EventRecord]]:
         with store.reading() as session:
-            ended = repositories.run_summary(session, run_id).state.ended
-            return ended, repositories.run_events_after(session, run_id, seen, BATCH)
+            ended = pages.run_summary(session, run_id).state.ended
+            return ended, pages.run_events_after(session, run_id, seen, BATCH)
 
     return read
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from service.domain.lifecycle import State
+from service.domain.lifecycle import SweepState as SweepState
 from service.domain.verdict import Verdict
 from workers.protocol import (
     ArmReport,
@@ -33,11 +34,6 @@ class UnknownRecord(LookupError):
         super().__init__(f"there is no {kind} {key!r}")
         self.kind = kind
         self.key = key
-
-
-class SweepState(StrEnum):
-    ACTIVE = "active"
-    ENDED = "ended"
 
 
 class ArmState(StrEnum):

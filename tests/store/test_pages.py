@@ -11,6 +11,7 @@ from sqlalchemy import event, text
 from service.domain.lifecycle import State
 from service.store import Store, repositories
 from service.store.records import NewEvent, UnknownRecord
+from service.store.repositories import pages
 
 from .samples import SWEEP, add_sweep, evidence, finish, run_spec
 
@@ -27,8 +28,8 @@ def test_cells_come_in_the_order_of_the_matrix(store: Store) -> None:
     ids = add_sweep(store, cells=5)
     add_sweep(store, OTHER, cells=2)
     with store.reading() as session:
-        first = repositories.page_of_cells(session, SWEEP, -1, 2)
-        rest = repositories.page_of_cells(session, SWEEP, first[-1].position, 9)
+        first = pages.page_of_cells(session, SWEEP, -1, 2)
+        rest = pages.page_of_cells(session, SWEEP, first[-1].position, 9)
     assert [cell.id for cell in first + rest] == ids
     assert (first[0].name, first[0].state, first[0].verdict) == ("cell c0", State.AUDITING, None)
 
@@ -40,9 +41,9 @@ def test_runs_come_by_cell_and_attempt(store: Store) -> None:
     add_runs(store, "c0", "m")
     add_runs(store, "c0", "other", sweep_id=OTHER)
     with store.reading() as session:
-        everything = repositories.page_of_runs(session, SWEEP, None, 9)
-        behind = [repositories.page_of_runs(session, SWEEP, (run.cell_id, run.attempt), 1) for run in everything]
-        attempts = repositories.page_of_attempts(session, SWEEP, "c1", 1, 9)
+        everything = pages.page_of_runs(session, SWEEP, None, 9)
+        behind = [pages.page_of_runs(session, SWEEP, (run.cell_id, run.attempt), 1) for run in everything]
+        attempts = pages.page_of_attempts(session, SWEEP, "c1", 1, 9)
     assert [(run.id, run.cell_id, run.attempt) for run in everything] == [
         ("m", "c0", 1),
         ("z", "c1", 1),
@@ -56,12 +57,12 @@ def test_the_latest_run_of_a_cell_is_its_newest_attempt(store: Store) -> None:
     add_sweep(store)
     add_runs(store, "c1", "z", "a")
     with store.reading() as session:
-        latest = repositories.latest_run(session, SWEEP, "c1")
+        latest = pages.latest_run(session, SWEEP, "c1")
         assert latest is not None
         assert latest.id == "a"
-        assert repositories.latest_run(session, SWEEP, "c0") is None
+        assert pages.latest_run(session, SWEEP, "c0") is None
         with pytest.raises(UnknownRecord, match="no run 'x'"):
-            repositories.run_summary(session, "x")
+            pages.run_summary(session, "x")
 
 
 def test_events_of_a_run_are_its_own(store: Store) -> None:
@@ -71,8 +72,8 @@ def test_events_of_a_run_are_its_own(store: Store) -> None:
             session, [NewEvent(SWEEP, float(at), "phase", "c0", f"run-{at % 2}") for at in range(6)]
         )
     with store.reading() as session:
-        first = repositories.run_events_after(session, "run-1", 0, 2)
-        rest = repositories.run_events_after(session, "run-1", first[-1].id, 9)
+        first = pages.run_events_after(session, "run-1", 0, 2)
+        rest = pages.run_events_after(session, "run-1", first[-1].id, 9)
     assert [event.at for event in first + rest] == [1.0, 3.0, 5.0]
 
 
@@ -93,11 +94,11 @@ def plan_of(store: Store, read: Callable[[Any], object]) -> list[str]:
 
 
 READS: dict[str, Callable[[Any], object]] = {
-    "cells": lambda session: repositories.page_of_cells(session, SWEEP, 3, 9),
-    "runs": lambda session: repositories.page_of_runs(session, SWEEP, ("c0", 1), 9),
-    "attempts": lambda session: repositories.page_of_attempts(session, SWEEP, "c0", 1, 9),
-    "latest run": lambda session: repositories.latest_run(session, SWEEP, "c9"),
-    "events": lambda session: repositories.run_events_after(session, "run-1", 3, 9),
+    "cells": lambda session: pages.page_of_cells(session, SWEEP, 3, 9),
+    "runs": lambda session: pages.page_of_runs(session, SWEEP, ("c0", 1), 9),
+    "attempts": lambda session: pages.page_of_attempts(session, SWEEP, "c0", 1, 9),
+    "latest run": lambda session: pages.latest_run(session, SWEEP, "c9"),
+    "events": lambda session: pages.run_events_after(session, "run-1", 3, 9),
 }
 
 
@@ -118,5 +119,5 @@ def test_no_list_reads_results(store: Store) -> None:
     add_sweep(store)
     finish(store, "c0", evidence())
     with store.reading() as session:
-        (run,) = repositories.page_of_runs(session, SWEEP, None, 9)
+        (run,) = pages.page_of_runs(session, SWEEP, None, 9)
     assert not {"evidence", "spec"} & {*vars(run)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0007"
-down_revision = "0002"
+down_revision = "0003_queue"
 branch_labels = None
 depends_on = None
 
