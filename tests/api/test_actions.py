@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -84,11 +85,25 @@ def test_of_several_cells_all_or_none_are_run_again(sweep: tuple[Client, str]) -
 
 
 @pytest.mark.parametrize(
-    "body", [{"cells": []}, {"cells": "c1"}, {"cells": [1]}, {"cells": None, "x": 1}, [], "c1", 3, {"cell": ["c1"]}]
+    "body",
+    [
+        {"cells": []},
+        {"cells": "c1"},
+        {"cells": [1]},
+        {"cells": None, "x": 1},
+        [],
+        "c1",
+        3,
+        {"cell": ["c1"]},
+        {"cells": ["a\0"]},
+        {"cells": ["\ud800"]},
+        {"cells": [""]},
+    ],
 )
 def test_a_body_that_is_not_as_it_should_be(sweep: tuple[Client, str], body: object) -> None:
     client, sweep_id = sweep
-    problem = assert_problem(client.post(f"/v1/sweeps/{sweep_id}/rerun", json=body), 422, "invalid-request")
+    sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
+    problem = assert_problem(client.post(f"/v1/sweeps/{sweep_id}/rerun", **sent), 422, "invalid-request")
     assert problem["errors"][0]["path"].startswith("body")
 
 
