@@ -8,7 +8,20 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.staticfiles import StaticFiles
 
-from service.api import health, problems, sweeps
+from service.api import (
+    actions,
+    artifacts,
+    cells,
+    description,
+    exports,
+    health,
+    inventory,
+    problems,
+    refusals,
+    runs,
+    streams,
+    sweeps,
+)
 from service.api.controller import Controller
 from service.dashboard import routes
 from service.dashboard.render import STATIC
@@ -23,12 +36,17 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
         version=version("shardproof"),
         description="Does every vLLM configuration you serve still compile in time, run as asked, and agree across "
         "tensor-parallel ranks?",
+        generate_unique_id_function=description.name,
     )
     app.state.settings = settings
     app.state.store = store
     app.state.controller = controller
     problems.install(app)
+    refusals.install(app)
+    description.install(app)
     app.include_router(sweeps.router)
+    for resource in (cells, runs, streams, artifacts, exports, inventory, actions):
+        app.include_router(resource.router)
     app.include_router(health.router)
     app.include_router(routes.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -115,6 +115,36 @@ class CellRecord:
 
 
 @dataclass(frozen=True)
+class CellSummary:
+    """A cell in a list."""
+
+    id: str
+    position: int
+    name: str
+    state: State
+    verdict: Verdict | None
+    ok: bool | None
+    duplicate_of: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in a list: without what was asked of it and what it found out."""
+
+    id: str
+    sweep_id: str
+    cell_id: str
+    attempt: int
+    state: State
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    failure: str | None
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """``failure`` says why there is no evidence, or not all of it."""
 
