@@ -57,8 +57,18 @@ class Started:
         return status
 
 
+ENGINE, NULL_ENGINE = "workers.engine", "workers.null_engine"
+"""What is started: vLLM, or what emits a recording of it."""
+
+
 def launch(
-    python: str, command: list[str], env: dict[str, str], lifeline: int, output: int, zygote: int | None = 0
+    python: str,
+    command: list[str],
+    env: dict[str, str],
+    lifeline: int,
+    output: int,
+    zygote: int | None = 0,
+    program: str = ENGINE,
 ) -> tuple[Launched, float]:
     """Start ``python -m workers.engine`` with the arguments ``command``.
 
@@ -67,16 +77,17 @@ def launch(
         lifeline: closing the other end of this pipe ends it.
         output: descriptor of what takes its standard output and error.
         zygote: the number of the one that may be used, if any.
+        program: the module that is started in place of ``workers.engine``; no zygote has imported another.
 
     Returns:
         What was started and when, in seconds of the monotonic clock.
     """
     folder = Path.cwd()
-    connection = None if zygote is None else client.connect(python, zygote)
+    connection = None if zygote is None or program != ENGINE else client.connect(python, zygote)
     begin = time.monotonic()
     if connection is not None:
         request = Request(command=command, env=env, folder=str(folder))
         forked = client.fork(connection, request, lifeline, output)
         if forked is not None:
             return forked, begin
-    return Started([python, "-m", "workers.engine", *command], env, folder, lifeline, output), begin
+    return Started([python, "-m", program, *command], env, folder, lifeline, output), begin

@@ -61,7 +61,7 @@ from workers.protocol.evidence import (
     TimedStart,
     Traces,
 )
-from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, RunSpec, Trial
+from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, Recorded, RunSpec, Trial
 from workers.protocol.words import (
     INVARIANTS,
     ONE_ORDER,
@@ -138,6 +138,7 @@ __all__ = [
     "RankFallback",
     "RankResources",
     "RankTimes",
+    "Recorded",
     "Residual",
     "Role",
     "RunSpec",
