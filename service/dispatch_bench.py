@@ -36,7 +36,15 @@ def dispatch(settings: Settings, quick: bool) -> dict[str, Any]:
     cells = QUICK_CELLS if quick else CELLS
     settings.home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dispatch-", dir=settings.home) as name:
-        told = _load(Path(name), settings, cells)
+        return measured(_load(Path(name), settings, cells), cells)
+
+
+def measured(told: dict[str, Any], cells: int) -> dict[str, Any]:
+    """``told``: what ``service.dispatch_load`` found of its sweep of so many ``cells``.
+
+    Raises:
+        NotMeasured: when one of them did not pass.
+    """
     if told["by_verdict"] != {"pass": cells}:
         raise NotMeasured(f"not every cell of {cells} passed: {told['by_verdict']}")
     samples, lags = told["samples"], told["lags_ms"]

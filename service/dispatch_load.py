@@ -51,7 +51,7 @@ class Lags:
         event.listen(Engine, "rollback", self._forget)
 
     def _note(self, connection: Connection, statement: Any, many: Any, one: Any, options: Any) -> None:
-        if isinstance(statement, Insert) and statement.table is EventRow.__table__:
+        if isinstance(statement, Insert) and statement.table.name == EventRow.__tablename__:
             connection.info.setdefault(_LAGS, []).extend(row["at"] for row in many or [one])
 
     def _count(self, connection: Connection) -> None:

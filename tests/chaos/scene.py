@@ -61,7 +61,7 @@ class Scene:
         self._server: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Scene:
-        options: dict[str, Any] = {"temp_dir": str(self.scratch / "r"), "include_dashboard": False}
+        options: dict[str, Any] = {"temp_dir": str(self.scratch / "ray"), "include_dashboard": False}
         # Not a process for each slot before there is a run for it.
         system = {"prestart_worker_first_driver": False, **DETECTION}
         self._cluster = Cluster(
