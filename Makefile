@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Engines are started one at a time; what starts none is spread over two processes, a file to each.
 SPREAD := -n 2 --dist loadfile
 
-.PHONY: setup demo test selftest soak quick check format clean
+.PHONY: setup demo test selftest soak chaos quick check format clean
 
 setup: $(READY)
 
@@ -30,6 +30,9 @@ selftest: setup ## The whole catalogue of known faults against the residual chec
 
 soak: setup ## Twenty runs one after the other leave nothing behind
 	SOAK_RUNS=20 $(BIN)/pytest tests/e2e/test_without_trace.py
+
+chaos: setup ## Two hundred kills at random over three hundred cells: is anything lost, doubled or left?
+	CHAOS_KILLS=200 CHAOS_CELLS=300 $(BIN)/pytest -s tests/chaos
 
 quick: setup ## What needs no engine and takes no process of its own to ask one
 	$(BIN)/pytest -m 'not engine and not slow' $(SPREAD)

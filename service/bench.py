@@ -6,15 +6,17 @@ import json
 from typing import Any
 
 from service.dispatch import questions
+from service.dispatch_bench import NAME as DISPATCH
+from service.dispatch_bench import dispatch
 from service.settings import Settings
 from service.startup import NAME as STARTUP
 from service.startup import startup
 from workers import bench
 
-NAMES = (*bench.NAMES, STARTUP)
+NAMES = (*bench.NAMES, STARTUP, DISPATCH)
 DEEP = bench.DEEP
-QUICK = bench.NAMES
-"""Those that have less to measure. The others are of whole commands."""
+QUICK = (*bench.NAMES, DISPATCH)
+"""Those that have less to measure."""
 
 REPEATED = (STARTUP,)
 
@@ -50,4 +52,6 @@ def run_bench(
             raise UnknownBench(f"{option} is for {' and '.join(of)}; leave it out for {name}")
     if name == STARTUP:
         return startup(settings, repeats or 1)
+    if name == DISPATCH:
+        return dispatch(settings, quick)
     return dict(json.loads(questions.bench(settings, name, quick, deep)))

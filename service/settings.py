@@ -13,6 +13,7 @@ from sqlalchemy import URL
 
 from service.domain import environments
 from service.domain.errors import Problems
+from workers.protocol import Recorded
 
 
 class Settings(BaseSettings):
@@ -86,6 +87,15 @@ class Settings(BaseSettings):
         default=None, description="Folder of evaluation tasks of your own, in lm_eval's format. They may run code."
     )
 
+    null_engine: Path | None = Field(
+        default=None,
+        description="Folder of a recorded run that is emitted in place of every engine, and answers for it at audit. "
+        "Nothing is measured then: it is for loading and breaking what is around an engine.",
+    )
+    null_engine_speed: float = Field(
+        default=1.0, gt=0, description="How many times as fast as it was recorded that run is emitted."
+    )
+
     @field_validator("home")
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:
@@ -99,9 +109,9 @@ class Settings(BaseSettings):
         problems.raise_if_any()
         return written
 
-    @field_validator("tasks_dir")
+    @field_validator("tasks_dir", "null_engine")
     @classmethod
-    def _resolve_tasks_dir(cls, folder: Path | None) -> Path | None:
+    def _resolve_folder(cls, folder: Path | None) -> Path | None:
         return None if folder is None else folder.expanduser().resolve()
 
     @field_validator("python")
@@ -121,6 +131,13 @@ class Settings(BaseSettings):
         if self.database_url is not None:
             return self.database_url
         return URL.create("sqlite", database=str(self.home / "shardproof.db")).render_as_string(hide_password=False)
+
+    @property
+    def recorded(self) -> Recorded | None:
+        """What is emitted in place of engines, if that is wanted."""
+        if self.null_engine is None:
+            return None
+        return Recorded(folder=str(self.null_engine), speed=self.null_engine_speed)
 
     @property
     def models_dir(self) -> Path:

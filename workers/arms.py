@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workers import environment
-from workers.launch import launch
+from workers.launch import ENGINE, NULL_ENGINE, launch
 from workers.probes import spans
 from workers.protocol import ArmReport, ArmSpec, Failure, Outcome, Role
 from workers.wall_clock import WallClock
@@ -85,6 +85,7 @@ class Arm:
                 lifeline,
                 log.fileno(),
                 _zygote(self.spec),
+                ENGINE if self.spec.null_engine is None else NULL_ENGINE,
             )
         self._process, self.begin, self._not_forked = begun.process, begun.at, begun.not_forked
         os.close(lifeline)

@@ -67,8 +67,18 @@ class Started:
         return status
 
 
+ENGINE, NULL_ENGINE = "workers.engine", "workers.null_engine"
+"""What is started: vLLM, or what emits a recording of it."""
+
+
 def launch(
-    python: str, command: list[str], env: dict[str, str], lifeline: int, output: int, zygote: int | None = 0
+    python: str,
+    command: list[str],
+    env: dict[str, str],
+    lifeline: int,
+    output: int,
+    zygote: int | None = 0,
+    program: str = ENGINE,
 ) -> Begun:
     """Start ``python -m workers.engine`` with the arguments ``command``.
 
@@ -77,11 +87,14 @@ def launch(
         lifeline: closing the other end of this pipe ends it.
         output: descriptor of what takes its standard output and error.
         zygote: the number of the one that may be used, if any.
+        program: the module that is started in place of ``workers.engine``; no zygote has imported another.
     """
     folder = Path.cwd()
     why = "each engine is to import by itself"
     connection = None
-    if zygote is not None:
+    if program != ENGINE:
+        why = "it is no engine"
+    elif zygote is not None:
         why = "no process to fork from is offered here"
         connection = client.connect(python, zygote)
     begin = time.monotonic()
@@ -91,4 +104,4 @@ def launch(
         if isinstance(forked, client.ForkedEngine):
             return Begun(forked, begin, None)
         why = forked.why
-    return Begun(Started([python, "-m", "workers.engine", *command], env, folder, lifeline, output), begin, why)
+    return Begun(Started([python, "-m", program, *command], env, folder, lifeline, output), begin, why)

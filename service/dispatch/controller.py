@@ -264,7 +264,8 @@ def running(settings: Settings, store: Store, *, alone: bool = False) -> Iterato
 def _zygotes(settings: Settings) -> list[Zygote]:
     """One for cold starts and one for warm ones. Engines of a cluster run elsewhere, where these do not reach."""
     folder = Path(tempfile.gettempdir())
-    if not settings.preload or settings.cluster_address is not None or not can_offer(folder):
+    elsewhere = settings.cluster_address is not None or settings.null_engine is not None
+    if not settings.preload or elsewhere or not can_offer(folder):
         return []
     try:
         for_ranks = questions.catalogue(settings).for_ranks

@@ -89,6 +89,8 @@ class Engines:
     def _have(self, name: str) -> Engine | EnvironmentFailure:
         if name == DEFAULT:
             return Engine(DEFAULT, self._settings, questions.catalogue(self._settings))
+        if self._settings.null_engine is not None:
+            return EnvironmentFailure(f"environment {name}: the null engine takes the place of the default one alone")
         spec = spec_of(self._definitions[name], self._settings)
         try:
             built = self._held.enter_context(

@@ -21,6 +21,7 @@ from service.domain.support import absent_settings, unsupported_settings
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from workers.environments.failure import EnvironmentFailure
+from workers.null_engine import NAME as NULL_ENGINE
 from workers.protocol import DEFAULT, AuditedCell, BatchPlan, Environment, Problem, Shape
 
 SP_THRESHOLD = "compilation_config.pass_config.sp_min_token_num"
@@ -193,11 +194,14 @@ def _planned_cell(cell: Cell, answers: _Answers) -> PlannedCell:
 
 
 def _notes(cell: Cell, environment: Environment | None) -> tuple[str, ...]:
-    """What was written and need not be said in an environment that does not have it."""
+    """What was written and need not be said in an environment that does not have it; and that there was no engine."""
     unsaid = sorted(cell.absent & cell.requested.keys())
-    if not unsaid or environment is None:
+    if environment is None:
         return ()
-    return (f"vLLM {environment.vllm} has no sequence parallelism, so it is off without {', '.join(unsaid)}",)
+    notes = [f"{NULL_ENGINE}: a recorded run was emitted, no engine ran"] if environment.device == NULL_ENGINE else []
+    if unsaid:
+        notes.append(f"vLLM {environment.vllm} has no sequence parallelism, so it is off without {', '.join(unsaid)}")
+    return tuple(notes)
 
 
 def _batch(cell: Cell, shape: Shape | None) -> BatchPlan:

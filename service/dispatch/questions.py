@@ -13,6 +13,7 @@ from service.settings import Settings
 from service.tasks import evaluation_of
 from workers import arms, environment
 from workers.protocol import PROTOCOL, AuditCell, AuditReply, AuditRequest, Catalogue, Check, Diagnosis
+from workers.recording import NoRecording, Recording
 from workers.zygote import client
 
 ASK_VERSIONS = (
@@ -42,6 +43,8 @@ def environment_suffix(settings: Settings) -> str:
 
 def catalogue(settings: Settings) -> Catalogue:
     """The settings this engine environment knows. Remembered until its packages change."""
+    if settings.null_engine is not None:
+        return _recording(settings.null_engine).catalogue
     versions = _run(settings, ["-c", ASK_VERSIONS])
     remembered = (
         settings.home / "cache" / f"catalogue-{digest([versions, str(settings.python), PROTOCOL, FORMAT])}.json"
@@ -79,6 +82,8 @@ def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
     Raises:
         EngineEnvironmentError: when a process gives no answer.
     """
+    if settings.null_engine is not None:
+        return _recording(settings.null_engine).audit(_request(settings, cells))
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(digest(cell.env), []).append(cell)
@@ -87,11 +92,19 @@ def audit(settings: Settings, cells: Sequence[Cell]) -> AuditReply:
 
 
 def _audit(settings: Settings, cells: list[Cell]) -> AuditReply:
-    request = AuditRequest(
-        cells=[_question(cell, settings) for cell in cells],
-        models_dir=str(settings.models_dir),
-    )
+    request = _request(settings, cells)
     return AuditReply.model_validate_json(_ask(settings, "audit", request.model_dump_json(), cells[0].env))
+
+
+def _request(settings: Settings, cells: Sequence[Cell]) -> AuditRequest:
+    return AuditRequest(cells=[_question(cell, settings) for cell in cells], models_dir=str(settings.models_dir))
+
+
+def _recording(folder: Path) -> Recording:
+    try:
+        return Recording(folder)
+    except NoRecording as error:
+        raise EngineEnvironmentError(f"SHARDPROOF_NULL_ENGINE: {error}") from error
 
 
 def _question(cell: Cell, settings: Settings) -> AuditCell:

@@ -81,6 +81,7 @@ class Workplace:
             preload=self.settings.preload,
             repeat=repeat,
             traces=traces,
+            null_engine=self.settings.recorded,
         )
 
     @property

@@ -31,7 +31,7 @@ from workers.protocol.evidence import Evidence, Exercised, SequenceParallelism
 from workers.protocol.fallback import ArmFallback, Fallback, FallbackOp, RankFallback
 from workers.protocol.outputs import Difference, OutputClass, OutputComparison
 from workers.protocol.residual import Divergence, Floor, Invariant, Onset, Residual, SiteScore
-from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, RunSpec, Trial
+from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, Recorded, RunSpec, Trial
 from workers.protocol.starts import Compile, KeyDifference, KeyFactor, TimedStart
 from workers.protocol.times import (
     Artifacts,
@@ -120,6 +120,7 @@ __all__ = [
     "RankFallback",
     "RankResources",
     "RankTimes",
+    "Recorded",
     "Residual",
     "Role",
     "RunSpec",

@@ -60,6 +60,13 @@ class Trial(Message):
     fault: Fault | None = None
 
 
+class Recorded(Message):
+    """The ``folder`` of a recording, emitted in an engine's place ``speed`` times as fast: ``workers.recording``."""
+
+    folder: str
+    speed: float = 1.0
+
+
 class ArmSpec(Message):
     """One engine start. ``key`` addresses it by content: equal keys mean equal settings, plan, patches and versions.
 
@@ -70,6 +77,7 @@ class ArmSpec(Message):
     plan. ``preload``: its imports need not be its own, see ``workers.zygote``. ``repeat``: which start of its role in
     the run this is, from 1. ``timeout_s``: how long it may take in all; ``phase_timeout_s``: a rank in one phase;
     ``silence_s``: without any event. ``traces``: PyTorch writes its structured trace, and reports are made of it.
+    ``null_engine``: no engine is started, a recording of one is emitted.
     """
 
     role: Role
@@ -92,6 +100,7 @@ class ArmSpec(Message):
     preload: bool = True
     repeat: int = 1
     traces: bool = False
+    null_engine: Recorded | None = None
 
 
 class Policy(Message):
