@@ -8,16 +8,20 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.staticfiles import StaticFiles
 
-from service.api import health, problems, sweeps
+from service.api import health, problems, schedules, sweeps
 from service.api.controller import Controller
 from service.dashboard import routes
 from service.dashboard.render import STATIC
+from service.dispatch.scheduler import Scheduler
 from service.settings import Settings
 from service.store import Store
 
 
 def create_app(settings: Settings, store: Store, controller: Controller) -> FastAPI:
-    """The application on top of an open store and a running controller; it closes neither."""
+    """The application on top of an open store and a running controller; it closes neither.
+
+    Schedules can be fired by hand; they fire by themselves inside ``scheduling(app.state.scheduler)``.
+    """
     app = FastAPIOffline(
         title="Shardproof",
         version=version("shardproof"),
@@ -27,8 +31,10 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.settings = settings
     app.state.store = store
     app.state.controller = controller
+    app.state.scheduler = Scheduler(store, controller.submit)
     problems.install(app)
     app.include_router(sweeps.router)
+    app.include_router(schedules.router)
     app.include_router(health.router)
     app.include_router(routes.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from service.domain.lifecycle import State, step
 from service.domain.verdict import Verdict
 from service.store.models import CellRow
+from service.store.notes import CellEnded, note
 from service.store.records import CellRecord, UnknownRecord
 from service.store.repositories.sweeps import abandoned_sweeps
 from workers.protocol import AuditedCell, Change, Check, Environment, Patch, PatchState, Problem, Shape
@@ -80,6 +81,7 @@ def conclude_cell(
     row.verdict = verdict
     row.ok = ok
     row.reasons = list(reasons)
+    note(session, CellEnded(sweep_id, cell_id, row.name, state, verdict, ok))
 
 
 def abandoned_cells(session: Session, owner_alive: Callable[[str], bool]) -> list[tuple[str, str]]:
