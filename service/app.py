@@ -12,7 +12,9 @@ from service.api import health, problems, schedules, sweeps
 from service.api.controller import Controller
 from service.dashboard import routes
 from service.dashboard.render import STATIC
+from service.dispatch.occupancy import ClusterOccupancy
 from service.dispatch.scheduler import Scheduler
+from service.metrics import Metrics
 from service.settings import Settings
 from service.store import Store
 
@@ -32,6 +34,7 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.store = store
     app.state.controller = controller
     app.state.scheduler = Scheduler(store, controller.submit)
+    app.state.metrics = Metrics(store, ClusterOccupancy())
     problems.install(app)
     app.include_router(sweeps.router)
     app.include_router(schedules.router)

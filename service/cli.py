@@ -22,6 +22,8 @@ from service import doctor as diagnosis
 from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
+from service.commands import schedules
+from service.commands.inputs import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
 from service.dispatch.controller import running
@@ -41,6 +43,7 @@ from workers.environments.shelf import shelved
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
 environments = typer.Typer(no_args_is_help=True, help="Engine environments that were built on this machine.")
 app.add_typer(environments, name="environments")
+app.add_typer(schedules.app, name="schedules")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -52,10 +55,6 @@ Value = TypeVar("Value")
 
 SECONDS_OF_A_DAY = 86_400.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-class Refused(Exception):
-    """The input cannot be used; the text says what, where and what to do."""
 
 
 def main() -> None:
@@ -139,13 +138,16 @@ def serve() -> None:
     import uvicorn
 
     from service.app import create_app
+    from service.dispatch.scheduler import scheduling
 
     settings = Settings()
     if settings.host not in LOOPBACK:
         raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
     store = open_store(settings.store_url)
     with running(settings, store) as controller:
-        uvicorn.run(create_app(settings, store, controller), host=settings.host, port=settings.port)
+        app = create_app(settings, store, controller)
+        with scheduling(app.state.scheduler):
+            uvicorn.run(app, host=settings.host, port=settings.port)
     store.close()
 
 

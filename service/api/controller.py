@@ -17,3 +17,7 @@ class Controller(Protocol):
             MatrixError: if the matrix cannot be expanded.
         """
         ...
+
+    def trouble(self) -> str | None:
+        """Why no sweep can start at present; ``None`` when it can."""
+        ...

@@ -122,6 +122,14 @@ class Controller:
         self._cluster_error = error
         self._cluster_ready.set()
 
+    def trouble(self) -> str | None:
+        """Why no sweep can start at present; ``None`` when it can."""
+        if not self._cluster_ready.is_set():
+            return "Ray is not there yet; sweeps that are submitted wait for it"
+        if self._cluster_error is not None:
+            return f"Ray cannot be used: {self._cluster_error}"
+        return None
+
     def wait(self) -> None:
         """Until every sweep that was submitted here has ended."""
         for thread in self._sweeps:

@@ -50,6 +50,10 @@ class StoringController:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.documents: list[Document] = []
+        self.why_not: str | None = None
+
+    def trouble(self) -> str | None:
+        return self.why_not
 
     def submit(self, document: Document) -> str:
         if "name" not in document.tree:

@@ -1,0 +1,1 @@
+"""Commands of ``shardproof``, by what they are about."""
