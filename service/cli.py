@@ -10,10 +10,12 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import httpx
 import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.markup import escape
 
@@ -36,6 +38,7 @@ from service.report import stored_report
 from service.selftest import selftest as run_selftest
 from service.selftest import succeeded
 from service.settings import Settings
+from service.settings_sources import SettingsProblem, explained
 from service.store import Store, StoreError, open_store, repositories
 from service.store.records import UnknownRecord
 from workers.environments.shelf import shelved
@@ -64,9 +67,17 @@ def main() -> None:
     logging.getLogger(engines.__name__).setLevel(logging.INFO)
     try:
         app()
-    except (Refused, questions.EngineEnvironmentError, StoreError) as error:
-        errors.print(escape(str(error)), style="red", highlight=False, soft_wrap=True)
-        sys.exit(2)
+    except (Refused, SettingsProblem, SettingsError, questions.EngineEnvironmentError, StoreError) as error:
+        _refuse(str(error))
+    except ValidationError as error:
+        if error.title != Settings.__name__:
+            raise
+        _refuse(explained(error))
+
+
+def _refuse(why: str) -> NoReturn:
+    errors.print(escape(why), style="red", highlight=False, soft_wrap=True)
+    sys.exit(2)
 
 
 @app.command()
@@ -139,15 +150,19 @@ def serve() -> None:
 
     from service.app import create_app
     from service.dispatch.scheduler import scheduling
+    from service.logs import configure
+    from service.narration import narrate
 
     settings = Settings()
     if settings.host not in LOOPBACK:
         raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
+    configure(settings.log_format, settings.log_level)
     store = open_store(settings.store_url)
+    store.observe(narrate)
     with running(settings, store) as controller:
         app = create_app(settings, store, controller)
         with scheduling(app.state.scheduler):
-            uvicorn.run(app, host=settings.host, port=settings.port)
+            uvicorn.run(app, host=settings.host, port=settings.port, log_config=None)
     store.close()
 
 

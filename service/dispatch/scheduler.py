@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from service.dispatch import identity
 from service.domain.document import Document, from_tree
+from service.logs import about
 from service.store import Store, StoreError, repositories
 from service.store.schedule_records import Claim, Fire
 
@@ -111,7 +112,8 @@ class Scheduler:
 
     def _serve(self, fire: Fire) -> None:
         try:
-            sweep_id, detail = self._sweep_of(fire)
+            with about(schedule=fire.schedule):
+                sweep_id, detail = self._sweep_of(fire)
             with self._store.transaction() as session:
                 repositories.conclude_fire(session, fire.id, self._owner, self._clock(), sweep_id, detail)
         finally:
