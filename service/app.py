@@ -19,18 +19,25 @@ from service.api import (
     problems,
     refusals,
     runs,
+    schedules,
     streams,
     sweeps,
 )
 from service.api.controller import Controller
 from service.dashboard import routes
 from service.dashboard.render import STATIC
+from service.dispatch.occupancy import ClusterOccupancy
+from service.dispatch.scheduler import Scheduler
+from service.metrics import Metrics
 from service.settings import Settings
 from service.store import Store
 
 
 def create_app(settings: Settings, store: Store, controller: Controller) -> FastAPI:
-    """The application on top of an open store and a running controller; it closes neither."""
+    """The application on top of an open store and a running controller; it closes neither.
+
+    Schedules can be fired by hand; they fire by themselves inside ``scheduling(app.state.scheduler)``.
+    """
     app = FastAPIOffline(
         title="Shardproof",
         version=version("shardproof"),
@@ -41,11 +48,13 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.settings = settings
     app.state.store = store
     app.state.controller = controller
+    app.state.scheduler = Scheduler(store, controller.submit)
+    app.state.metrics = Metrics(store, ClusterOccupancy())
     problems.install(app)
     refusals.install(app)
     description.install(app)
     app.include_router(sweeps.router)
-    for resource in (cells, runs, streams, artifacts, exports, inventory, actions):
+    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules):
         app.include_router(resource.router)
     app.include_router(health.router)
     app.include_router(routes.router)

@@ -10,9 +10,11 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.markup import escape
 
@@ -22,7 +24,7 @@ from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.client import ClientError
-from service.commands import remote
+from service.commands import remote, schedules
 from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
@@ -37,12 +39,14 @@ from service.report import stored_report
 from service.selftest import selftest as run_selftest
 from service.selftest import succeeded
 from service.settings import Settings
+from service.settings_sources import SettingsProblem, explained
 from service.store import Store, StoreError, open_store
 from workers.environments.shelf import shelved
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
 environments = typer.Typer(no_args_is_help=True, help="Engine environments that were built on this machine.")
 app.add_typer(environments, name="environments")
+app.add_typer(schedules.app, name="schedules")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -63,9 +67,24 @@ def main() -> None:
     logging.getLogger(engines.__name__).setLevel(logging.INFO)
     try:
         app()
-    except (Refused, ClientError, questions.EngineEnvironmentError, StoreError) as error:
-        errors.print(escape(str(error)), style="red", highlight=False, soft_wrap=True)
-        sys.exit(2)
+    except (
+        Refused,
+        ClientError,
+        SettingsProblem,
+        SettingsError,
+        questions.EngineEnvironmentError,
+        StoreError,
+    ) as error:
+        _refuse(str(error))
+    except ValidationError as error:
+        if error.title != Settings.__name__:
+            raise
+        _refuse(explained(error))
+
+
+def _refuse(why: str) -> NoReturn:
+    errors.print(escape(why), style="red", highlight=False, soft_wrap=True)
+    sys.exit(2)
 
 
 @app.command()
@@ -137,13 +156,20 @@ def serve() -> None:
     import uvicorn
 
     from service.app import create_app
+    from service.dispatch.scheduler import scheduling
+    from service.logs import configure
+    from service.narration import narrate
 
     settings = Settings()
     if settings.host not in LOOPBACK:
         raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
+    configure(settings.log_format, settings.log_level)
     store = open_store(settings.store_url)
+    store.observe(narrate)
     with running(settings, store) as controller:
-        uvicorn.run(create_app(settings, store, controller), host=settings.host, port=settings.port)
+        app = create_app(settings, store, controller)
+        with scheduling(app.state.scheduler):
+            uvicorn.run(app, host=settings.host, port=settings.port, log_config=None)
     store.close()
 
 

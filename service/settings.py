@@ -1,26 +1,43 @@
-"""What the operator can set, as environment variables ``SHARDPROOF_<NAME>``."""
+"""What the operator can set, as environment variables ``SHARDPROOF_<NAME>`` or in a TOML file."""
 
 from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from sqlalchemy import URL
 
 from service.domain import environments
 from service.domain.errors import Problems
+from service.settings_sources import PREFIX, FileSource
 from workers.protocol import Recorded
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class Settings(BaseSettings):
     """Settings of one controller process. Read once at its start, then passed down; nothing reads them globally."""
 
-    model_config = SettingsConfigDict(env_prefix="SHARDPROOF_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
+    config: Path | None = Field(
+        default=None, description="TOML file of settings, by their names in lower case. Environment variables win."
+    )
     home: Path = Field(
         default=Path(".shardproof"),
         validate_default=True,
@@ -95,6 +112,25 @@ class Settings(BaseSettings):
     null_engine_speed: float = Field(
         default=1.0, gt=0, description="How many times as fast as it was recorded that run is emitted."
     )
+
+    log_format: LogFormat = Field(
+        default=LogFormat.TEXT, description="How `serve` logs: `text` for people, `json` for programs, a line each."
+    )
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO, description="What `serve` logs: `debug`, `info`, `warning` or `error` and graver."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        before = (init_settings, env_settings)
+        return (*before, FileSource(settings_cls, before))
 
     @field_validator("home")
     @classmethod

@@ -19,6 +19,7 @@ from workers.protocol import BatchPlan, Check, Patch, Role
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+METRICS = ROOT / "service" / "metrics.py"
 
 
 def words(name: str) -> set[str]:
@@ -51,6 +52,13 @@ def test_every_phase_is_documented() -> None:
     known = {*PHASES, *MAIN_PHASES, "launch", "spawn", "rank_import", "rank_init", "first_token", "exit"} - {"shutdown"}
     table = (DOCS / "report.md").read_text().split("| phase | where | what |")[1].split("\n\n")[0]
     assert {phase for phase in known if f"`{phase}`" not in table} == set()
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    written = {f"shardproof_{name}" for name in re.findall(r'"(?:shardproof_)?(\w+)",?\s+"[A-Z]', METRICS.read_text())}
+    assert len(written) > 5
+    documented = {word.removesuffix("_total") for word in words("operations.md") if word.startswith("shardproof_")}
+    assert documented == written
 
 
 def test_every_arm_is_documented() -> None:

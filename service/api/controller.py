@@ -45,3 +45,7 @@ class Controller(Protocol):
             MatrixError: if the matrix cannot be run any more.
         """
         ...
+
+    def trouble(self) -> str | None:
+        """Why no sweep can start at present; ``None`` when it can."""
+        ...

@@ -67,7 +67,19 @@ def _document(request: Request, body: Annotated[bytes, Depends(_body)], settings
     )
 
 
+def _json_body(request: Request, body: Annotated[bytes, Depends(_body)]) -> Any:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in JSON_TYPES:
+        raise ProblemError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            f"this is sent as {JSON_TYPES[0]}, not as {media_type or 'untyped bytes'}; set the Content-Type header",
+        )
+    return _json(_text(body))
+
+
 DocumentDependency = Annotated[Document, Depends(_document)]
+JsonDependency = Annotated[Any, Depends(_json_body)]
 
 _CONTENT = {"schema": {"type": "object", "description": "A matrix, as in a matrix file"}}
 

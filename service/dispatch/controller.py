@@ -134,6 +134,15 @@ class Controller:
         if self._dispatcher is not None:
             self._dispatcher.drain(self._settings.drain_s)
 
+    def trouble(self) -> str | None:
+        """Why no sweep can start at present; ``None`` when it can."""
+        if self._connection():
+            return None
+        error = self._connection.error
+        return (
+            f"Ray cannot be used: {error}" if error else "Ray is not there yet; submitted sweeps wait for it"
+        )
+
     @property
     def leads(self) -> bool:
         """Does this controller dispatch, or another one on the same database?"""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from service.dispatch import questions
+from service.dispatch import newest, questions
 from service.domain import environments
 from service.domain.environments import Definition
 from service.domain.errors import Problems
@@ -91,8 +91,8 @@ class Engines:
             return Engine(DEFAULT, self._settings, questions.catalogue(self._settings))
         if self._settings.null_engine is not None:
             return EnvironmentFailure(f"environment {name}: the null engine takes the place of the default one alone")
-        spec = spec_of(self._definitions[name], self._settings)
         try:
+            spec = spec_of(newest.resolved(self._definitions[name], self._settings), self._settings)
             built = self._held.enter_context(
                 provided(spec, str(self._settings.python), lambda: logger.info("building environment %s", name))
             )
@@ -114,7 +114,7 @@ def collect(settings: Settings, unused_s: float) -> list[Shelved]:
 
 
 def spec_of(definition: Definition, settings: Settings) -> EnvironmentSpec:
-    """``definition`` as it is told to other machines."""
+    """``definition``, which names what is to be installed, as it is told to other machines."""
     return EnvironmentSpec(
         name=definition.name,
         root=str(settings.environments_dir),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from service.dispatch import engines, questions
 from service.dispatch.engines import Engine, Engines
@@ -84,10 +85,23 @@ def plan(document: Document, settings: Settings, only: str | None = None) -> Pla
             matrix = _only(matrix, only, document)
         answers = _Answers()
         cells = _answered(matrix.cells, found, answers)
-        matrix = replace(matrix, cells=cells)
+        matrix = replace(matrix, cells=cells, source=_frozen(matrix, answers.engines))
         _refuse(document, matrix, answers, settings)
         environment = answers.environments.get(DEFAULT) or found.get(DEFAULT).catalogue.environment
     return Plan(matrix, environment, _planned(cells, answers), answers.engines, answers.environments)
+
+
+def _frozen(matrix: Matrix, found: Mapping[str, Engine]) -> Any:
+    """The tree as it is kept: what stood for a version when it was submitted is that version from now on."""
+    followed = {
+        name: engine.spec.requirements
+        for name, engine in found.items()
+        if engine.spec is not None and name in matrix.environments and matrix.environments[name].vllm is not None
+    }
+    if not followed:
+        return matrix.source
+    written = matrix.source.get(environments.SECTION) or {}
+    return {**matrix.source, environments.SECTION: {**written, **followed}}
 
 
 def _definitions(document: Document, settings: Settings) -> dict[str, Definition]:

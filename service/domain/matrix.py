@@ -11,7 +11,7 @@ The format::
     timeouts: {cold: 1800, warm: 600, probe: 1800, eval: 7200, phase: null, silence: null}
     repeat: {cold: 1, warm: 1}
     traces: false
-    environments: {}                        # engine environments: name → [requirement, ...] or interpreter
+    environments: {}                        # engine environments: name → requirements, {vllm: latest} or interpreter
 
 Only ``name`` is required. ``null`` leaves the default everywhere.
 """

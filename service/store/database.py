@@ -9,6 +9,7 @@ with store.reading() as session:          # sees one consistent state, never wai
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -25,7 +26,10 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from service.store import notes
 from service.store.plain import dump_json
+
+logger = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_TIMEOUT_MS = 30_000
@@ -42,12 +46,28 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reader = engine.execution_options(**{_READ_ONLY: True})
+        self._observers: list[notes.Observer] = []
+
+    def observe(self, observer: notes.Observer) -> None:
+        """Call ``observer`` with all that units of work note, once they are committed, in the thread that did it."""
+        self._observers.append(observer)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """A unit of work that writes. Keep it short: SQLite has one writer at a time, the others wait for it."""
-        with Session(self._engine) as session, session.begin():
-            yield session
+        with Session(self._engine) as session:
+            with session.begin():
+                yield session
+            self._tell(notes.noted(session))
+
+    def _tell(self, noted: list[object]) -> None:
+        for observer in self._observers:
+            for what in noted:
+                try:
+                    observer(what)
+                except Exception:
+                    # It is committed; that somebody who watches fails changes nothing about it.
+                    logger.exception("observer of the store")
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

@@ -166,3 +166,7 @@ class EventRow(Base):
         Index("ix_events_run_id_id", "run_id", "id"),
         Index("ix_events_sweep_id_kind_cell_id_rank_id", "sweep_id", "kind", "cell_id", "rank", "id"),
     )
+
+
+# Tables in modules of their own; who has this module has all of them.
+from service.store import schedule_models as schedule_models  # noqa: E402

@@ -33,6 +33,12 @@ class Client:
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self.request("POST", path, **options)
 
+    def patch(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PATCH", path, **options)
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("DELETE", path, **options)
+
     async def _request(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
         async with httpx.AsyncClient(transport=self._transport, base_url="http://shardproof") as client:
             return await client.request(method, path, **options)
@@ -44,6 +50,10 @@ class StoringController:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.documents: list[Document] = []
+        self.why_not: str | None = None
+
+    def trouble(self) -> str | None:
+        return self.why_not
 
     def submit(self, document: Document) -> str:
         if "name" not in document.tree:

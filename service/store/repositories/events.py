@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from service.domain.lifecycle import State
 from service.store.models import CellRow, EventRow
+from service.store.notes import EventsStored, note
 from service.store.records import EventRecord, LivePhase, NewEvent
 from workers.protocol import Role
 
@@ -20,6 +21,7 @@ def add_events(session: Session, events: Sequence[NewEvent]) -> None:
     """Append events, in the order given."""
     if events:
         session.execute(insert(EventRow), [asdict(event) for event in events])
+        note(session, EventsStored(events))
 
 
 def note_artifacts_removed(session: Session, sweep_id: str, at: float) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from service.domain.lifecycle import Level, State, step
 from service.store.models import RunRow
+from service.store.notes import RunEnded, note
 from service.store.records import RunRecord, UnknownRecord
 from workers.protocol import Evidence, RunSpec
 
@@ -77,6 +78,7 @@ def finish_run(
     _step(row, state)
     row.evidence = None if evidence is None else evidence.model_dump(mode="json")
     row.failure = failure
+    note(session, RunEnded(row.sweep_id, row.cell_id, run_id, state, evidence, failure))
 
 
 def _attempts(session: Session, sweep_id: str, cell_id: str) -> int:
