@@ -199,9 +199,7 @@ class Dispatcher:
         except InvalidTransition:
             # Cancelled a moment ago.
             return True
-        attempt = Attempt(
-            lease, self._settings, self._store, self._courses, self._intake, self._leaving, self.wake
-        )
+        attempt = Attempt(lease, self._settings, self._store, self._courses, self._intake, self._leaving, self.wake)
         with self._lock:
             self._going.attempts[attempt.run_id] = attempt
         threading.Thread(target=self._carry_out, args=(attempt,), name=attempt.run_id, daemon=True).start()
