@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from service.dispatch.courses import Courses, cancelled, store_judgement
-from service.domain.lifecycle import Course, Event, InvalidTransition, Kind, Level, State, handle
+from service.domain.lifecycle import Course, Event, InvalidTransition, Kind, Level, State, SweepState, handle
 from service.store import repositories
 from service.store.queue_records import JobKind, JobRecord
 from service.store.records import CellRecord
@@ -54,8 +54,10 @@ def _cancel_cell(session: Session, courses: Courses, cell: CellRecord) -> None:
         courses.cancel_job(session, job, CANCELLED)
 
 
-def rerun(session: Session, courses: Courses, sweep_id: str, cells: Sequence[str] | None) -> None:
+def rerun(session: Session, courses: Courses, queue: str, sweep_id: str, cells: Sequence[str] | None) -> None:
     """Queue cells again: those named, or those that did not come out as expected. Nothing is changed if one cannot be.
+
+    Who asks runs them, in ``queue``, where the sweep has ended: the command that ran it alone may be gone.
 
     Raises:
         UnknownRecord: there is no such sweep or cell.
@@ -74,6 +76,8 @@ def rerun(session: Session, courses: Courses, sweep_id: str, cells: Sequence[str
     for cell in able.values():
         _run_again(session, courses, cell)
     handle(Course(Level.SWEEP, f"sweep {sweep_id}", sweep.state), Event(Kind.RERUN, AGAIN))
+    if sweep.state is SweepState.ENDED:
+        repositories.change_queue(session, sweep_id, queue)
     repositories.reopen_sweep(session, sweep_id)
 
 

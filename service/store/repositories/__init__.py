@@ -16,12 +16,14 @@ from service.store.repositories.cells import (
     duplicates_of,
     get_cell,
     has_open_cells,
+    queue_cells,
     record_audit,
     set_cell_state,
     set_duplicate,
 )
 from service.store.repositories.events import add_events, events_after, latest_phases, note_artifacts_removed
 from service.store.repositories.jobs import (
+    change_queue,
     count_waits,
     get_job,
     get_queue,
@@ -54,6 +56,7 @@ __all__ = [
     "add_events",
     "ask_again",
     "cells_of",
+    "change_queue",
     "conclude_cell",
     "count_waits",
     "create_run",
@@ -85,6 +88,7 @@ __all__ = [
     "list_sweeps",
     "move_job",
     "note_artifacts_removed",
+    "queue_cells",
     "queue_sweep",
     "ready_jobs",
     "record_audit",

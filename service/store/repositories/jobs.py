@@ -42,6 +42,12 @@ def get_queue(session: Session, sweep_id: str) -> QueueRecord:
     return QueueRecord(row.sweep_id, row.queue, row.priority, row.max_parallel, row.key_id, row.places)
 
 
+def change_queue(session: Session, sweep_id: str, queue: str) -> None:
+    """Let those who dispatch ``queue`` take the jobs of a sweep."""
+    for table in (QueueRow, JobRow):
+        session.execute(update(table).where(table.sweep_id == sweep_id).values(queue=queue))
+
+
 def get_job(session: Session, job_id: str) -> JobRecord:
     """The job, which nobody else changes until this unit of work ends."""
     return _record(_locked(session, job_id))
