@@ -81,13 +81,12 @@ def test_who_holds_a_job_is_known_as_long_as_it_runs_and_leases_are_counted(stor
         move(store, "a", State.LEASED, owner="me", run_id=f"run-{attempt}")
         move(store, "a", State.RUNNING, owner="me", run_id=f"run-{attempt}")
         with store.reading() as session:
-            (held,) = repositories.held_jobs(session, SHARED)
-            assert (held.id, held.owner, held.run_id, held.leases) == ("a", "me", f"run-{attempt}", attempt)
-            assert repositories.runs_held(session, ["a", "b"]) == {f"run-{attempt}"}
+            assert repositories.held_runs(session, SHARED) == {f"run-{attempt}": "a"}
+            held = repositories.get_job(session, "a")
+            assert (held.owner, held.run_id, held.leases) == ("me", f"run-{attempt}", attempt)
         move(store, "a", State.QUEUED)
         with store.reading() as session:
-            assert repositories.held_jobs(session, SHARED) == []
-            assert repositories.runs_held(session, ["a"]) == set()
+            assert repositories.held_runs(session, SHARED) == {}
 
 
 def test_queues_are_apart_and_a_sweep_can_change_to_another(store: Store) -> None:

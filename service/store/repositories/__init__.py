@@ -28,7 +28,7 @@ from service.store.repositories.jobs import (
     get_job,
     get_queue,
     has_open_dependents,
-    held_jobs,
+    held_runs,
     jobs_needed,
     jobs_of,
     jobs_of_cell,
@@ -36,7 +36,6 @@ from service.store.repositories.jobs import (
     queue_sweep,
     ready_jobs,
     release_waiting,
-    runs_held,
 )
 from service.store.repositories.leaders import get_leader, lead, resign
 from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, runs_of, set_run_state
@@ -76,7 +75,7 @@ __all__ = [
     "get_sweep",
     "has_open_cells",
     "has_open_dependents",
-    "held_jobs",
+    "held_runs",
     "hold_arm",
     "jobs_needed",
     "jobs_of",
@@ -96,7 +95,6 @@ __all__ = [
     "release_waiting",
     "reopen_sweep",
     "resign",
-    "runs_held",
     "runs_of",
     "set_cell_state",
     "set_duplicate",
