@@ -18,7 +18,7 @@ from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import repositories
 from service.store.queue_records import QueueRecord
-from service.store.records import NewSweep
+from service.store.records import NewSweep, ResolvedCell
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,18 @@ def accept(session: Session, sweep_id: str, owner: str, plan: Plan, terms: Terms
     sweep = NewSweep(sweep_id, matrix.name, datetime.now(UTC), owner, matrix.source, asdict(matrix.timeouts))
     repositories.create_sweep(session, sweep, matrix.cells)
     repositories.set_sweep_environment(session, sweep_id, plan.environment)
-    for item in plan.cells:
-        repositories.record_audit(session, sweep_id, item.cell.id, item.audited, item.fingerprint, item.environment)
-        repositories.set_cell_state(session, sweep_id, item.cell.id, State.QUEUED)
-        if item.duplicate_of is not None:
-            repositories.set_duplicate(session, sweep_id, item.cell.id, item.duplicate_of.id)
+    repositories.queue_cells(session, sweep_id, [_resolved(item) for item in plan.cells])
     queue = QueueRecord(sweep_id, terms.queue, terms.priority, terms.max_parallel, terms.key_id, places.plain())
     repositories.queue_sweep(session, queue, jobs(sweep_id, plan, places, settings))
     for item in plan.cells:
         _settle(session, sweep_id, item)
     if not repositories.has_open_cells(session, sweep_id):
         repositories.end_sweep(session, sweep_id)
+
+
+def _resolved(item: PlannedCell) -> ResolvedCell:
+    original = item.duplicate_of.id if item.duplicate_of else None
+    return ResolvedCell(item.audited, item.fingerprint, item.environment, original)
 
 
 def _settle(session: Session, sweep_id: str, item: PlannedCell) -> None:

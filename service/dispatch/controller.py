@@ -116,7 +116,7 @@ class Controller:
             UnknownRecord: there is no such sweep or cell.
             InvalidTransition: one of them has not ended, or there is none to run again.
         """
-        self._change(lambda session: requests.rerun(session, self._courses, sweep_id, cells))
+        self._change(lambda session: requests.rerun(session, self._courses, self._queue, sweep_id, cells))
 
     def clone(self, sweep_id: str) -> str:
         """Submit the matrix of a sweep anew, on the same terms, and return the new sweep's id.

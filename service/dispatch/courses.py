@@ -45,6 +45,10 @@ RUN_LOST = "run-lost"
 _ARM_ENDS = {Outcome.OK: Kind.FINISH, Outcome.CRASHED: Kind.FAIL, Outcome.TIMED_OUT: Kind.TIME_OUT}
 
 
+NOT_JUDGED = {Kind.CANCEL: Verdict.CANCELLED, Kind.BREAK: Verdict.CRASHED, Kind.REFUSE: Verdict.CRASHED}
+"""How a cell ends of which there is nothing to judge."""
+
+
 class NoLongerMine(RuntimeError):
     """The run for which a job was leased is not the one it is leased for now. What it found counts for nothing."""
 
@@ -140,12 +144,25 @@ class Courses:
         """The run was lost; with ``Kind.BREAK`` in a way in which it would be lost again."""
         self._lose(session, self._mine(session, lease), why, kind)
 
-    def reclaim(self, session: Session, job: JobRecord, why: str) -> None:
-        """The run was lost with the controller that had the lease."""
-        self._lose(session, job, why, Kind.LOSE)
+    def reclaim(self, session: Session, job_id: str, run_id: str) -> None:
+        """The run was lost with the controller that had the lease.
+
+        Raises:
+            NoLongerMine: it has ended meanwhile.
+        """
+        job = repositories.get_job(session, job_id)
+        if job.run_id != run_id:
+            raise NoLongerMine(f"run {run_id} has ended")
+        self._lose(session, job, f"the controller that ran it, {job.owner}, is gone", Kind.LOSE)
+
+    def refuse(self, session: Session, job_id: str, why: str) -> None:
+        """It is in the queue and cannot be run."""
+        job = repositories.get_job(session, job_id)
+        self._tell(session, job, Event(Kind.REFUSE, why), Found(None, failure=why))
 
     def _lose(self, session: Session, job: JobRecord, why: str, kind: Kind) -> None:
-        self._tell(session, job, Event(kind, why), self._without_evidence(session, job, why))
+        found = Found(None, failure=why) if kind is Kind.BREAK else self._without_evidence(session, job, why)
+        self._tell(session, job, Event(kind, why), found)
 
     def hand_back(self, session: Session, lease: Lease, why: str) -> None:
         """The run is given up for no fault of its own: the next controller begins it anew."""
@@ -185,10 +202,10 @@ class Courses:
         for job in reversed(repositories.jobs_of(session, sweep_id)):
             if not job.state.ended:
                 kind = Kind.REFUSE if job.state is State.QUEUED else Kind.BREAK
-                self._tell(session, job, Event(kind, why), self._without_evidence(session, job, why))
+                self._tell(session, job, Event(kind, why), Found(None, failure=why))
         for cell in repositories.cells_of(session, sweep_id):
             if not cell.state.ended:
-                store_judgement(session, cell, conclude([Reason(Verdict.CRASHED, why)], cell.expect), State.CRASHED)
+                store_judgement(session, cell, unjudged(cell, Verdict.CRASHED, why), State.CRASHED)
         self.end_sweep(session, sweep_id)
 
     def end_sweep(self, session: Session, sweep_id: str) -> None:
@@ -243,8 +260,9 @@ class Courses:
                 self._finish_lost_arm(session, job, event.cause)
             return
         assert isinstance(course.state, State)
-        if event.kind is Kind.CANCEL:
-            self._store(session, job, lambda cell: cancelled(cell, event.cause), course.state)
+        if event.kind in NOT_JUDGED:
+            finding = NOT_JUDGED[event.kind]
+            self._store(session, job, lambda cell: unjudged(cell, finding, event.cause), course.state)
         else:
             assert found is not None
             self._store(session, job, lambda cell: self._judgement(session, cell, found), course.state)
@@ -281,8 +299,9 @@ class Courses:
                 store_judgement(session, duplicate, judgement(duplicate), state)
 
 
-def cancelled(cell: CellRecord, why: str) -> Judgement:
-    return conclude([Reason(Verdict.CANCELLED, why)], cell.expect)
+def unjudged(cell: CellRecord, finding: Verdict, why: str) -> Judgement:
+    """Nothing was found of the cell, and why."""
+    return conclude([Reason(finding, why)], cell.expect)
 
 
 def store_judgement(session: Session, cell: CellRecord, judgement: Judgement, state: State) -> None:

@@ -155,29 +155,24 @@ class Dispatcher:
             self._led = False
             self._stop_all_but(set())
             return
-        if not self._led:
-            self._reclaim()
-            self._led = True
-        self._stop_what_has_no_lease()
+        self._led = True
+        attempts = self._attempts()
+        with self._store.reading() as session:
+            held = repositories.held_runs(session, self._queue)
+        self._stop_all_but(set(held), attempts)
+        mine = {attempt.run_id for attempt in attempts}
+        self._reclaim({run_id: job_id for run_id, job_id in held.items() if run_id not in mine})
         if not self._cluster_ready():
             self._lose_all("the Ray cluster is gone")
         else:
             while not self._draining and self._has_room() and self._lease_next():
                 continue
 
-    def _reclaim(self) -> None:
-        """Queue again what others had leased: whoever leads is the only one that may run anything."""
-        with self._store.transaction() as session:
-            for job in repositories.held_jobs(session, self._queue):
-                if job.run_id not in self._going.attempts:
-                    self._courses.reclaim(session, job, f"the controller that ran it, {job.owner}, is gone")
-
-    def _stop_what_has_no_lease(self) -> None:
-        attempts = self._attempts()
-        if attempts:
-            with self._store.reading() as session:
-                held = repositories.runs_held(session, [attempt.lease.job.id for attempt in attempts])
-            self._stop_all_but(held, attempts)
+    def _reclaim(self, held: dict[str, str]) -> None:
+        """Queue again what is leased and not run here: whoever leads is the only one that may run anything."""
+        for run_id, job_id in held.items():
+            with contextlib.suppress(NoLongerMine), self._store.transaction() as session:
+                self._courses.reclaim(session, job_id, run_id)
 
     def _stop_all_but(self, held: set[str], attempts: list[Attempt] | None = None) -> None:
         for attempt in self._attempts() if attempts is None else attempts:
@@ -212,11 +207,22 @@ class Dispatcher:
         except InvalidTransition:
             # Cancelled a moment ago.
             return True
+        except Exception as error:
+            if passes(error):
+                raise
+            logger.exception("job %s", job.id)
+            self._refuse(job, f"its run could not be prepared: {type(error).__name__}: {error}")
+            return True
         attempt = Attempt(lease, self._settings, self._store, self._courses, self._intake, self._leaving, self._placed)
         with self._lock:
             self._going.attempts[attempt.run_id] = attempt
         threading.Thread(target=self._carry_out, args=(attempt,), name=attempt.run_id, daemon=True).start()
         return True
+
+    def _refuse(self, job: JobRecord, why: str) -> None:
+        """It must not hold up what comes after it."""
+        with self._store.transaction() as session:
+            self._courses.refuse(session, job.id, why)
 
     def _placed(self, run_id: str) -> None:
         with self._lock:

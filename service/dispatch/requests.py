@@ -7,8 +7,9 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from service.dispatch.courses import Courses, cancelled, store_judgement
-from service.domain.lifecycle import Course, Event, InvalidTransition, Kind, Level, State, handle
+from service.dispatch.courses import Courses, store_judgement, unjudged
+from service.domain.lifecycle import Course, Event, InvalidTransition, Kind, Level, State, SweepState, handle
+from service.domain.verdict import Verdict
 from service.store import repositories
 from service.store.queue_records import JobKind, JobRecord
 from service.store.records import CellRecord
@@ -41,7 +42,7 @@ def _cancel_all(session: Session, courses: Courses, sweep_id: str) -> None:
             courses.cancel_job(session, fresh, CANCELLED)
     for cell in repositories.cells_of(session, sweep_id):
         if not cell.state.ended:
-            store_judgement(session, cell, cancelled(cell, CANCELLED), State.CANCELLED)
+            store_judgement(session, cell, unjudged(cell, Verdict.CANCELLED, CANCELLED), State.CANCELLED)
 
 
 def _cancel_cell(session: Session, courses: Courses, cell: CellRecord) -> None:
@@ -49,13 +50,15 @@ def _cancel_cell(session: Session, courses: Courses, cell: CellRecord) -> None:
     handle(course, Event(Kind.CANCEL, CANCELLED))
     job = _job_of(session, cell)
     if job is None:
-        store_judgement(session, cell, cancelled(cell, CANCELLED), State.CANCELLED)
+        store_judgement(session, cell, unjudged(cell, Verdict.CANCELLED, CANCELLED), State.CANCELLED)
     else:
         courses.cancel_job(session, job, CANCELLED)
 
 
-def rerun(session: Session, courses: Courses, sweep_id: str, cells: Sequence[str] | None) -> None:
+def rerun(session: Session, courses: Courses, queue: str, sweep_id: str, cells: Sequence[str] | None) -> None:
     """Queue cells again: those named, or those that did not come out as expected. Nothing is changed if one cannot be.
+
+    Who asks runs them, in ``queue``, where the sweep has ended: the command that ran it alone may be gone.
 
     Raises:
         UnknownRecord: there is no such sweep or cell.
@@ -74,6 +77,8 @@ def rerun(session: Session, courses: Courses, sweep_id: str, cells: Sequence[str
     for cell in able.values():
         _run_again(session, courses, cell)
     handle(Course(Level.SWEEP, f"sweep {sweep_id}", sweep.state), Event(Kind.RERUN, AGAIN))
+    if sweep.state is SweepState.ENDED:
+        repositories.change_queue(session, sweep_id, queue)
     repositories.reopen_sweep(session, sweep_id)
 
 

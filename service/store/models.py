@@ -108,6 +108,7 @@ class CellRow(Base):
         ForeignKeyConstraint(["sweep_id", "duplicate_of"], ["cells.sweep_id", "cells.id"]),
         UniqueConstraint("sweep_id", "position"),
         Index("ix_cells_sweep_id_state", "sweep_id", "state"),
+        Index("ix_cells_sweep_id_duplicate_of", "sweep_id", "duplicate_of"),
     )
 
 

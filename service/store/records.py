@@ -12,6 +12,7 @@ from service.domain.lifecycle import SweepState as SweepState
 from service.domain.verdict import Verdict
 from workers.protocol import (
     ArmReport,
+    AuditedCell,
     Change,
     Check,
     Environment,
@@ -82,6 +83,16 @@ class SweepSummary:
     cells: int
     ok: int
     unexpected: int
+
+
+@dataclass(frozen=True)
+class ResolvedCell:
+    """What is known of a cell before it runs. ``duplicate_of``: id of the cell whose result it shares."""
+
+    audited: AuditedCell
+    fingerprint: str
+    environment: Environment | None
+    duplicate_of: str | None
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def has_ended(store: Store, sweep_id: str) -> bool:
         return repositories.get_sweep(session, sweep_id).state is SweepState.ENDED
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
     """Wait for ``condition``, at most so long."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -180,7 +180,7 @@ def test_no_more_runs_at_once_than_the_sweep_allows(here: Here) -> None:
 def test_a_sweep_of_higher_priority_comes_first(here: Here) -> None:
     holds = here.submit(here.gated("hold", ranks=2))
     until(lambda: engines("hold"))
-    low = here.submit(*(Asked(f"l{number}", COLD, 2, {"L": str(number)}) for number in range(4)))
+    low = here.submit(*(Asked(f"l{number}", COLD, 2, {"L": str(number)}) for number in range(3)))
     until(lambda: list(here.states(low).values()).count(State.LEASED) == MOST_WAITING)
     high = here.submit(Asked("h", COLD, 2, {"H": "1"}), priority=5)
     here.gate("hold").touch()
@@ -189,4 +189,4 @@ def test_a_sweep_of_higher_priority_comes_first(here: Here) -> None:
     high_ended = cells(here.store, high)["h"].ended_at
     later = [cell for cell in cells(here.store, low).values() if cell.ended_at and high_ended and
              cell.ended_at > high_ended]  # fmt: skip
-    assert len(later) >= 4 - MOST_WAITING, "only those that waited in Ray already went before"
+    assert len(later) >= 3 - MOST_WAITING, "only those that waited in Ray already went before"

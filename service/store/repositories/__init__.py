@@ -17,6 +17,7 @@ from service.store.repositories.cells import (
     get_cell,
     has_open_cells,
     open_cells,
+    queue_cells,
     record_audit,
     set_cell_state,
     set_duplicate,
@@ -36,11 +37,12 @@ from service.store.repositories.fires import (
     take_over,
 )
 from service.store.repositories.jobs import (
+    change_queue,
     count_waits,
     get_job,
     get_queue,
     has_open_dependents,
-    held_jobs,
+    held_runs,
     jobs_needed,
     jobs_of,
     jobs_of_cell,
@@ -48,7 +50,6 @@ from service.store.repositories.jobs import (
     queue_sweep,
     ready_jobs,
     release_waiting,
-    runs_held,
 )
 from service.store.repositories.leaders import get_leader, lead, resign
 from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, runs_of, set_run_state
@@ -79,6 +80,7 @@ __all__ = [
     "change_schedule",
     "claim_asked",
     "claim_due",
+    "change_queue",
     "conclude_cell",
     "conclude_fire",
     "count_waits",
@@ -104,7 +106,7 @@ __all__ = [
     "get_sweep",
     "has_open_cells",
     "has_open_dependents",
-    "held_jobs",
+    "held_runs",
     "hold_arm",
     "jobs_needed",
     "jobs_of",
@@ -120,6 +122,7 @@ __all__ = [
     "next_time",
     "note_artifacts_removed",
     "open_cells",
+    "queue_cells",
     "queue_sweep",
     "ready_jobs",
     "record_audit",
@@ -128,7 +131,6 @@ __all__ = [
     "renew_fires",
     "reopen_sweep",
     "resign",
-    "runs_held",
     "runs_of",
     "set_cell_state",
     "set_duplicate",

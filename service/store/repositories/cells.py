@@ -12,7 +12,7 @@ from service.domain.lifecycle import State, step
 from service.domain.verdict import Verdict
 from service.store.models import CellRow, SweepRow
 from service.store.notes import CellEnded, note
-from service.store.records import CellRecord, SweepState, UnknownRecord
+from service.store.records import CellRecord, ResolvedCell, SweepState, UnknownRecord
 from service.store.repositories.sweeps import abandoned_sweeps
 from workers.protocol import AuditedCell, Change, Check, Environment, Patch, PatchState, Problem, Shape
 
@@ -47,7 +47,21 @@ def record_audit(
     environment: Environment | None = None,
 ) -> None:
     """Store what the audit found, and where. The cell's state is left as it is."""
-    row = _locked(session, sweep_id, cell_id)
+    _record_audit(_locked(session, sweep_id, cell_id), audited, fingerprint, environment)
+
+
+def queue_cells(session: Session, sweep_id: str, resolved: Sequence[ResolvedCell]) -> None:
+    """Store what the audit found of the cells of a sweep, and queue them: all at once, for there may be many."""
+    rows = {row.id: row for row in session.scalars(select(CellRow).where(CellRow.sweep_id == sweep_id))}
+    for item in resolved:
+        row = rows[item.audited.id]
+        _record_audit(row, item.audited, item.fingerprint, item.environment)
+        _step(row, State.QUEUED)
+        row.duplicate_of = item.duplicate_of
+    session.flush()
+
+
+def _record_audit(row: CellRow, audited: AuditedCell, fingerprint: str | None, environment: Environment | None) -> None:
     found = audited.model_dump(mode="json")
     row.effective = found["effective"]
     row.changes = found["changes"]

@@ -42,6 +42,12 @@ def get_queue(session: Session, sweep_id: str) -> QueueRecord:
     return QueueRecord(row.sweep_id, row.queue, row.priority, row.max_parallel, row.key_id, row.places)
 
 
+def change_queue(session: Session, sweep_id: str, queue: str) -> None:
+    """Let those who dispatch ``queue`` take the jobs of a sweep."""
+    for table in (QueueRow, JobRow):
+        session.execute(update(table).where(table.sweep_id == sweep_id).values(queue=queue))
+
+
 def get_job(session: Session, job_id: str) -> JobRecord:
     """The job, which nobody else changes until this unit of work ends."""
     return _record(_locked(session, job_id))
@@ -78,15 +84,10 @@ def ready_jobs(
     return [_record(row) for row in session.scalars(query)]
 
 
-def held_jobs(session: Session, queue: str) -> list[JobRecord]:
-    """The jobs that somebody has a lease on."""
-    return _records(session, select(JobRow).where(JobRow.queue == queue, JobRow.state.in_(_HELD)))
-
-
-def runs_held(session: Session, job_ids: Collection[str]) -> set[str]:
-    """Ids of the runs for which ``job_ids`` are leased now."""
-    query = select(JobRow.run_id).where(JobRow.id.in_(job_ids), JobRow.state.in_(_HELD))
-    return {run_id for run_id in session.scalars(query) if run_id is not None}
+def held_runs(session: Session, queue: str) -> dict[str, str]:
+    """The runs for which jobs are leased now, each with its job."""
+    query = select(JobRow.run_id, JobRow.id).where(JobRow.queue == queue, JobRow.state.in_(_HELD))
+    return {run_id: job_id for run_id, job_id in session.execute(query) if run_id is not None}
 
 
 def move_job(

@@ -16,9 +16,11 @@ def upgrade() -> None:
     _create_jobs()
     _create_job_needs()
     _create_leaders()
+    op.create_index("ix_cells_sweep_id_duplicate_of", "cells", ["sweep_id", "duplicate_of"])
 
 
 def downgrade() -> None:
+    op.drop_index("ix_cells_sweep_id_duplicate_of", "cells")
     for table in ("leaders", "job_needs", "jobs", "queue"):
         op.drop_table(table)
 
