@@ -29,7 +29,7 @@ from service.store import open_store
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "20"))
-CELLS = int(os.environ.get("CHAOS_CELLS", "30"))
+CELLS = int(os.environ.get("CHAOS_CELLS", "20"))
 SEED = int(os.environ.get("CHAOS_SEED", "5"))
 ROOT = Path(__file__).resolve().parent.parent.parent
 
