@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy import URL
 
@@ -78,6 +78,11 @@ class Settings(BaseSettings):
     null_engine_speed: float = Field(
         default=1.0, gt=0, description="How many times as fast as it was recorded that run is emitted."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preload_nothing_for_no_engine(cls, written: Any) -> Any:
+        return written | {"preload": False} if isinstance(written, dict) and written.get("null_engine") else written
 
     @field_validator("home")
     @classmethod

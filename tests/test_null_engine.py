@@ -237,6 +237,11 @@ def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
 # --- only when it is asked for ---------------------------------------------------------------------------------------
 
 
+def test_nothing_is_preloaded_for_it(tmp_path: Path) -> None:
+    assert settings(tmp_path).preload is False
+    assert Settings(home=tmp_path, null_engine=None).preload is True
+
+
 def test_without_the_setting_there_is_none(tmp_path: Path) -> None:
     assert Settings(home=tmp_path, null_engine=None).recorded is None
     assert Settings(home=tmp_path, null_engine=recorded(), null_engine_speed=3).recorded == Recorded(

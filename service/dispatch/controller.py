@@ -161,8 +161,7 @@ def running(settings: Settings, store: Store) -> Iterator[Controller]:
 def _zygotes(settings: Settings) -> list[Zygote]:
     """One for cold starts and one for warm ones. Engines of a cluster run elsewhere, where these do not reach."""
     folder = Path(tempfile.gettempdir())
-    elsewhere = settings.ray_address is not None or settings.null_engine is not None
-    if not settings.preload or elsewhere or not can_offer(folder):
+    if not settings.preload or settings.ray_address is not None or not can_offer(folder):
         return []
     try:
         for_ranks = questions.catalogue(settings).for_ranks
