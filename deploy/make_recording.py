@@ -56,8 +56,10 @@ def audited(spec: ArmSpec) -> Json:
     reply = questions.audit(settings, [cell])
     (answer,) = reply.cells
     patches = {str(patch): str(mode) for patch, mode in spec.patches.items()}
+    # What ranks are given before they import is of that machine, and nothing is preloaded for the null engine.
+    catalogue = questions.catalogue(settings).model_copy(update={"for_ranks": {}})
     return {
-        "catalogue": questions.catalogue(settings).model_dump(mode="json"),
+        "catalogue": catalogue.model_dump(mode="json"),
         "cells": [{"engine": spec.engine, "patches": patches, "answer": answer.model_dump(mode="json")}],
     }
 
@@ -70,7 +72,6 @@ def arm(folder: Path, times: Json) -> Json:
         "seconds": times["total_s"],
         "processes": [process(told, spans[told["pid"]], times) for told in times["processes"] if told["pid"] in spans],
         "result": result,
-        "files": {},
         "cache": dict(cached(folder / KEPT)),
     }
 

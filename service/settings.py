@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from sqlalchemy import URL
 
@@ -131,6 +131,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         before = (init_settings, env_settings)
         return (*before, FileSource(settings_cls, before))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preload_nothing_for_no_engine(cls, written: Any) -> Any:
+        return written | {"preload": False} if isinstance(written, dict) and written.get("null_engine") else written
 
     @field_validator("home")
     @classmethod

@@ -19,7 +19,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +131,13 @@ class _Playing:
 
 
 def _leave(arm: Json, spec: Json) -> None:
-    """The files that the recorded arm left in its folder and in its cache root. Its result is the last."""
-    for root, files in ((spec["cache_root"], arm["cache"]), (spec["folder"], arm["files"])):
-        for path, text in _placed(Path(root), files):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+    """What the recorded arm left: the keys of what it compiled in its cache root, and its result."""
+    for name, text in arm["cache"].items():
+        path = Path(spec["cache_root"]) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     result = arm["result"] | {"environment": named(arm["result"]["environment"])}
     (Path(spec["folder"]) / "result.json").write_text(json.dumps(result))
-
-
-def _placed(root: Path, files: dict[str, str]) -> Iterator[tuple[Path, str]]:
-    return ((root / name, text) for name, text in files.items())
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 A folder with ``audit.json.gz`` (the catalogue of its engine environment, and of each cell what was asked and what the
 audit answered) and one ``ROLE.json.gz`` for each arm: ``seconds`` it took, ``processes`` with their ``lines`` (the main
-process first), its ``result``, and the ``files`` that it left in its folder and in its ``cache`` root. All times are
+process first), its ``result``, and the files that it left in its ``cache`` root and are looked at. All times are
 seconds since the arm was started. ``workers.null_engine`` emits the arms.
 """
 

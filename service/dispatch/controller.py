@@ -300,8 +300,7 @@ def _have_time(drained: threading.Event) -> None:
 def _zygotes(settings: Settings) -> list[Zygote]:
     """One for cold starts and one for warm ones. Engines of a cluster run elsewhere, where these do not reach."""
     folder = Path(tempfile.gettempdir())
-    elsewhere = settings.cluster_address is not None or settings.null_engine is not None
-    if not settings.preload or elsewhere or not can_offer(folder):
+    if not settings.preload or settings.cluster_address is not None or not can_offer(folder):
         return []
     try:
         for_ranks = questions.catalogue(settings).for_ranks

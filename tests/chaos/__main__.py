@@ -42,22 +42,24 @@ def kinds(seed: int, kills: int) -> Iterator[tuple[str, float]]:
         kills -= len(DECK)
 
 
-def find(kind: str, scratch: Path, draw: random.Random) -> psutil.Process | None:
-    """A process of that kind that runs now, if there is one."""
+def find(kind: str, scratch: Path, draw: random.Random, struck: set[int]) -> psutil.Process | None:
+    """A process of that kind that runs now, if there is one. Those that were ``struck`` may take a while to go."""
     found = [
-        process for process, line in processes(scratch) if MARKS[kind] in line and "workers.supervisor" not in line
+        process
+        for process, line in processes(scratch)
+        if MARKS[kind] in line and "workers.supervisor" not in line and process.pid not in struck
     ]
     return draw.choice(sorted(found, key=lambda process: process.pid)) if found else None
 
 
-def strike(kind: str, scene: Scene, draw: random.Random) -> int:
+def strike(kind: str, scene: Scene, draw: random.Random, struck: set[int]) -> int:
     """Kill a process of that kind as soon as there is one; its id."""
     if kind == "raylet":
         return scene.kill_raylet()
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         scene.keep_busy()
-        victim = find(kind, scene.scratch, draw)
+        victim = find(kind, scene.scratch, draw, struck)
         if victim is not None:
             try:
                 victim.kill()
@@ -82,7 +84,7 @@ def main() -> None:
     with Scene(asked.home, scratch, asked.cells, asked.recording) as scene:
         for kind, wait in kinds(asked.seed, asked.kills):
             time.sleep(wait)
-            pid = strike(kind, scene, draw)
+            pid = strike(kind, scene, draw, {kill["pid"] for kill in killed})
             killed.append({"kind": kind, "pid": pid, "at_s": round(time.monotonic() - began, 2)})
             print(killed[-1], flush=True)
             if kind == "controller":

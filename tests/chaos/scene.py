@@ -29,7 +29,7 @@ COMMAND = Path(sys.executable).with_name("shardproof")
 NODE_CPUS = 2
 """Of each node; a cell with two ranks takes as many."""
 
-SPEED = 12.0
+SPEED = 25.0
 """An engine then lives for about a second."""
 
 UNENDED = 6

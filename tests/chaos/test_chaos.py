@@ -29,7 +29,7 @@ from service.store import open_store
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "20"))
-CELLS = int(os.environ.get("CHAOS_CELLS", "30"))
+CELLS = int(os.environ.get("CHAOS_CELLS", "20"))
 SEED = int(os.environ.get("CHAOS_SEED", "5"))
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -84,7 +84,7 @@ def test_what_was_to_be_killed_was(outcome: Outcome) -> None:
     kinds = Counter(kill["kind"] for kill in outcome.told["killed"])
     assert kinds.total() == KILLS
     assert kinds.keys() == set(DECK)
-    assert len({(kill["pid"], kill["at_s"]) for kill in outcome.told["killed"]}) == KILLS
+    assert len({kill["pid"] for kill in outcome.told["killed"]}) == KILLS, "none was killed twice"
 
 
 def test_every_cell_ends(outcome: Outcome) -> None:
