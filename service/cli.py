@@ -25,7 +25,7 @@ from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.commands import schedules
-from service.commands.inputs import Refused
+from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
 from service.dispatch.controller import running

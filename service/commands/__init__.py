@@ -1,1 +1,1 @@
-"""Commands of ``shardproof``, by what they are about."""
+"""Commands of ``shardproof``, each group in a module of its own."""

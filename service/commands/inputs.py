@@ -1,12 +1,10 @@
-"""What a command was given, and refusing it: exit status 2, nothing was started."""
+"""Files that a command was given."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-
-class Refused(Exception):
-    """The input cannot be used; the text says what, where and what to do."""
+from service.commands.refused import Refused
 
 
 def read_bytes(path: Path) -> bytes:

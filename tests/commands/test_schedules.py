@@ -14,7 +14,7 @@ from api.client import StoringController
 from typer.testing import CliRunner, Result
 
 from service.app import create_app
-from service.commands.inputs import Refused
+from service.commands.refused import Refused
 from service.commands.schedules import app
 from service.settings import Settings
 from service.store import Store, open_store, repositories
