@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from service.commands.inputs import read_bytes
+from service.commands.key_header import authorization
 from service.commands.refused import Refused
 from service.domain.document import parse
 from service.domain.errors import MatrixError
@@ -23,7 +24,6 @@ console = Console(width=None if sys.stdout.isatty() else 160)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a schedule.")]
 Url = Annotated[str, typer.Option("--url", help="Where the controller is served.", envvar="SHARDPROOF_URL")]
-Key = Annotated[str | None, typer.Option("--key", help="API key.", envvar="SHARDPROOF_KEY", show_default=False)]
 
 HERE = "http://127.0.0.1:8910"
 SUBMIT_TIMEOUT_S = 600.0
@@ -41,7 +41,6 @@ def add(
     ] = Missed.SKIP,
     suspended: Annotated[bool, typer.Option("--suspended", help="Do not fire yet.")] = False,
     url: Url = HERE,
-    key: Key = None,
 ) -> None:
     """Submit a matrix at the times of a cron expression."""
     body = {
@@ -52,24 +51,24 @@ def add(
         "suspended": suspended,
         "matrix": _read(matrix),
     }
-    with _client(url, key) as client:
+    with _client(url) as client:
         _say(_next(_ask(client, "POST", "/v1/schedules", json=body)))
 
 
 @app.command("list")
-def list_schedules(url: Url = HERE, key: Key = None) -> None:
+def list_schedules(url: Url = HERE) -> None:
     """Show the schedules of a controller."""
     table = Table("name", "cron", "timezone", "missed", "next")
-    with _client(url, key) as client:
+    with _client(url) as client:
         for item in _all(client):
             table.add_row(item["name"], item["cron"], item["timezone"], item["missed"], _next(item))
     console.print(table)
 
 
 @app.command()
-def show(name: Name, url: Url = HERE, key: Key = None) -> None:
+def show(name: Name, url: Url = HERE) -> None:
     """Show what a schedule fired lately, and which sweep came of it."""
-    with _client(url, key) as client:
+    with _client(url) as client:
         found = _ask(client, "GET", f"/v1/schedules/{name}")
         fires = _ask(client, "GET", f"/v1/schedules/{name}/fires")["fires"]
     _say(f"{found['name']}: {found['cron']} ({found['timezone']}), missed: {found['missed']}, next: {_next(found)}")
@@ -81,21 +80,21 @@ def show(name: Name, url: Url = HERE, key: Key = None) -> None:
 
 
 @app.command()
-def suspend(name: Name, url: Url = HERE, key: Key = None) -> None:
+def suspend(name: Name, url: Url = HERE) -> None:
     """Let a schedule rest. Its times pass unserved, and do not count as missed."""
-    _change(name, {"suspended": True}, url, key)
+    _change(name, {"suspended": True}, url)
 
 
 @app.command()
-def resume(name: Name, url: Url = HERE, key: Key = None) -> None:
+def resume(name: Name, url: Url = HERE) -> None:
     """Let a schedule go on, from its next time."""
-    _change(name, {"suspended": False}, url, key)
+    _change(name, {"suspended": False}, url)
 
 
 @app.command()
-def run(name: Name, url: Url = HERE, key: Key = None) -> None:
+def run(name: Name, url: Url = HERE) -> None:
     """Submit the sweep of a schedule now and print its id."""
-    with _client(url, key) as client:
+    with _client(url) as client:
         fire = _ask(client, "POST", f"/v1/schedules/{name}/fires", timeout=SUBMIT_TIMEOUT_S)
     if fire["sweep_id"] is None:
         raise Refused(f"schedule {name}: {fire['detail']}")
@@ -103,14 +102,14 @@ def run(name: Name, url: Url = HERE, key: Key = None) -> None:
 
 
 @app.command()
-def delete(name: Name, url: Url = HERE, key: Key = None) -> None:
+def delete(name: Name, url: Url = HERE) -> None:
     """Delete a schedule. Its sweeps stay."""
-    with _client(url, key) as client:
+    with _client(url) as client:
         _ask(client, "DELETE", f"/v1/schedules/{name}", headers=_seen(client, name))
 
 
-def _change(name: str, changes: dict[str, Any], url: str, key: str | None) -> None:
-    with _client(url, key) as client:
+def _change(name: str, changes: dict[str, Any], url: str) -> None:
+    with _client(url) as client:
         changed = _ask(client, "PATCH", f"/v1/schedules/{name}", json=changes, headers=_seen(client, name))
     _say(_next(changed))
 
@@ -141,8 +140,8 @@ def _read(path: Path) -> Any:
         raise Refused("\n".join(f"{path}: {problem}" for problem in error.problems)) from error
 
 
-def _client(url: str, key: str | None) -> httpx.Client:
-    return httpx.Client(base_url=url, headers={} if key is None else {"Authorization": f"Bearer {key}"})
+def _client(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, headers=authorization())
 
 
 def _ask(client: httpx.Client, method: str, path: str, **options: Any) -> dict[str, Any]:

@@ -28,6 +28,9 @@ LEASE = timedelta(minutes=2)
 PASS_EVERY_S = 20.0
 """So late is a time noticed that somebody wrote meanwhile; what is known beforehand is waited for exactly."""
 
+OVERDUE_S = 1.0
+"""So long is waited for another controller that has just locked what is due."""
+
 AT_ONCE = 100
 """Claims of one pass."""
 
@@ -58,8 +61,9 @@ class Scheduler:
     def run_pass(self, executor: Executor) -> list[Future[None]]:
         """Claim all that is due now, and begin to submit it; those submissions."""
         now = self._clock()
-        with self._store.transaction() as session:
-            repositories.renew_fires(session, list(self._submitting), self._claim(now))
+        if self._submitting:
+            with self._store.transaction() as session:
+                repositories.renew_fires(session, list(self._submitting), self._claim(now))
         with self._store.reading() as session:
             due = repositories.due_schedules(session, now, AT_ONCE)
             abandoned = repositories.abandoned_fires(session, now)
@@ -82,7 +86,8 @@ class Scheduler:
             time = repositories.next_time(session)
         if time is None:
             return PASS_EVERY_S
-        return min(PASS_EVERY_S, max(0.0, (time - self._clock()).total_seconds()))
+        remaining_s = (time - self._clock()).total_seconds()
+        return min(PASS_EVERY_S, remaining_s if remaining_s > 0 else OVERDUE_S)
 
     def _claim(self, now: datetime) -> Claim:
         return Claim(self._owner, now + LEASE)

@@ -11,6 +11,7 @@ from service.domain.cron import InvalidTime
 from service.domain.schedule import Cause, Missed
 from service.store import Store, repositories
 from service.store.records import NewSweep, UnknownRecord
+from service.store.schedule_models import FireRow
 from service.store.schedule_records import Claim, FireState, NameTaken, ScheduleFields, VersionConflict
 
 MATRIX = {"name": "nightly", "engine": {"model": "tiny:llama"}, "matrix": {"z": [1], "a": [2]}}
@@ -116,17 +117,31 @@ def test_a_time_is_claimed_once_and_the_next_one_waited_for(store: Store) -> Non
         assert repositories.next_time(session) == SECOND
 
 
-def test_the_row_alone_keeps_a_second_controller_out(store: Store) -> None:
-    """Even one that still sees the schedule as it was."""
+def test_a_time_that_comes_again_since_the_clock_was_put_back_is_not_served_again(store: Store) -> None:
     add(store)
     with store.transaction() as session:
         repositories.claim_due(session, "nightly", FIRST, claim(FIRST))
-        row = session.get_one(repositories.schedules.ScheduleRow, "nightly")
-        row.next_at, row.served_until = FIRST, NOW
-    with pytest.raises(IntegrityError), store.transaction() as session:
-        repositories.claim_due(session, "nightly", FIRST, claim(FIRST, "b"))
-    with store.reading() as session:
+    with store.transaction() as session:
+        repositories.change_schedule(session, "nightly", fields("30 2 * * *", suspended=True), 1, NOW)
+        repositories.change_schedule(session, "nightly", fields("30 2 * * *"), 2, NOW)
+        assert repositories.next_time(session) == FIRST
+    with store.transaction() as session:
+        assert repositories.claim_due(session, "nightly", FIRST, claim(FIRST, "b")) is None
+        assert repositories.next_time(session) == SECOND
         assert len(repositories.list_fires(session, "nightly", 10)) == 1
+
+
+def test_the_database_takes_a_time_once(store: Store) -> None:
+    """Whatever a controller thinks it sees."""
+    add(store)
+    with store.transaction() as session:
+        fire = repositories.claim_due(session, "nightly", FIRST, claim(FIRST))
+        assert fire is not None
+    with store.reading() as session:
+        row = session.get_one(FireRow, fire.id)
+        columns = {column.key: getattr(row, column.key) for column in FireRow.__table__.columns if column.key != "id"}
+    with pytest.raises(IntegrityError), store.transaction() as session:
+        session.add(FireRow(**columns))
 
 
 def test_a_missed_time_is_skipped_by_rule_and_that_is_seen(store: Store) -> None:

@@ -50,6 +50,9 @@ def claim_due(session: Session, name: str, now: datetime, claim: Claim) -> Fire 
     if found.time is None:
         return None
     row.served_until = found.time
+    if _is_served(session, name, found.time):
+        # The clock was put back, and somebody wrote the schedule anew since.
+        return None
     state = FireState.CLAIMED if found.cause else FireState.SKIPPED
     fire = _add(session, name, found.time, found.cause or Cause.MISSED, state, now, claim)
     if state is FireState.CLAIMED:
@@ -133,6 +136,11 @@ def sweep_since(session: Session, matrix: dict[str, Any], since: datetime) -> st
     )
     wanted = _without_environments(matrix)
     return next((id_ for id_, found in session.execute(query) if _without_environments(found) == wanted), None)
+
+
+def _is_served(session: Session, name: str, due_at: datetime) -> bool:
+    query = select(FireRow.id).where(FireRow.schedule == name, FireRow.due_at == due_at)
+    return session.scalars(query).one_or_none() is not None
 
 
 def _without_environments(matrix: dict[str, Any]) -> dict[str, Any]:
