@@ -22,6 +22,9 @@ from service import doctor as diagnosis
 from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
+from service.commands import keys
+from service.commands.key_header import authorization
+from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
 from service.dispatch.controller import running
@@ -41,6 +44,7 @@ from workers.environments.shelf import shelved
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
 environments = typer.Typer(no_args_is_help=True, help="Engine environments that were built on this machine.")
 app.add_typer(environments, name="environments")
+app.add_typer(keys.app, name="keys")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -51,11 +55,6 @@ Url = Annotated[str, typer.Option("--url", help="Where the controller is served.
 Value = TypeVar("Value")
 
 SECONDS_OF_A_DAY = 86_400.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-class Refused(Exception):
-    """The input cannot be used; the text says what, where and what to do."""
 
 
 def main() -> None:
@@ -139,11 +138,11 @@ def serve() -> None:
     import uvicorn
 
     from service.app import create_app
+    from service.commands.serve import check_address
 
     settings = Settings()
-    if settings.host not in LOOPBACK:
-        raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
     store = open_store(settings.store_url)
+    check_address(settings, store)
     with running(settings, store) as controller:
         uvicorn.run(create_app(settings, store, controller), host=settings.host, port=settings.port)
     store.close()
@@ -152,8 +151,8 @@ def serve() -> None:
 @app.command()
 def submit(matrix: MatrixFile, url: Url = "http://127.0.0.1:8910") -> None:
     """Send a matrix to a served controller and print the sweep's id."""
-    content = _bytes(matrix)
-    answer = _ask(lambda: httpx.post(f"{url}/v1/sweeps", content=content, headers=YAML, timeout=AUDIT_TIMEOUT_S), url)
+    sent: dict[str, Any] = {"content": _bytes(matrix), "headers": YAML | authorization(), "timeout": AUDIT_TIMEOUT_S}
+    answer = _ask(lambda: httpx.post(f"{url}/v1/sweeps", **sent), url)
     console.print(answer["id"], highlight=False)
 
 
@@ -164,7 +163,11 @@ def status(
     json_file: JsonFile = None,
 ) -> None:
     """Show a sweep as it is now."""
-    report = _ask(lambda: httpx.get(f"{url}/v1/sweeps/{sweep}/report"), url) if url else _stored(sweep)
+    report = (
+        _ask(lambda: httpx.get(f"{url}/v1/sweeps/{sweep}/report", headers=authorization()), url)
+        if url
+        else _stored(sweep)
+    )
     show.print_report(report, console)
     if json_file is not None:
         json_file.write_text(json.dumps(report, indent=1))

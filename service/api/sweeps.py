@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from service.api.dependencies import DOCUMENT_BODY, ControllerDependency, DocumentDependency, StoreDependency
+from service.api.idempotency import OnceDependency
 from service.api.problems import RESPONSES
 from service.api.schemas import Cell, Created, EventPage, Phase, Sweep, SweepPage
 from service.report import stored_report
@@ -19,10 +20,14 @@ router = APIRouter(prefix="/v1/sweeps", tags=["sweeps"], responses=RESPONSES)
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=DOCUMENT_BODY)
 def submit_sweep(
-    request: Request, response: Response, document: DocumentDependency, controller: ControllerDependency
+    request: Request,
+    response: Response,
+    document: DocumentDependency,
+    controller: ControllerDependency,
+    once: OnceDependency,
 ) -> Created:
     """Submit a matrix, as JSON or YAML. Its sweep starts at once; Location is where to watch it."""
-    sweep_id = controller.submit(document)
+    sweep_id = once.sweep(lambda new: controller.submit(document, sweep_id=new))
     path = request.app.url_path_for("get_sweep", sweep_id=sweep_id)
     response.headers["Location"] = request.scope.get("root_path", "") + path
     return Created(id=sweep_id)

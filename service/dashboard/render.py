@@ -59,3 +59,8 @@ def render_table(page: SweepView) -> str:
 def render_list(sweeps: Sequence[SweepSummary], older: str | None) -> str:
     """The list of sweeps; ``older`` is the cursor of the next page."""
     return _TEMPLATES.get_template("sweeps.html").render(sweeps=sweeps, older=older)
+
+
+def render_login(where: str, refused: str | None) -> str:
+    """The form that asks for a key, and leads to ``where``; ``refused`` is why the last one opened nothing."""
+    return _TEMPLATES.get_template("login.html").render(next=where, refused=refused)

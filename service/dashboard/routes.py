@@ -17,7 +17,7 @@ PAGE = 50
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -30,19 +30,19 @@ def list_sweeps(store: StoreDependency, before: str | None = None) -> HTMLRespon
     with store.reading() as session:
         sweeps = repositories.list_sweeps(session, PAGE + 1, before)
     page = sweeps[:PAGE]
-    return _html(render_list(page, page[-1].id if len(sweeps) > PAGE else None))
+    return html(render_list(page, page[-1].id if len(sweeps) > PAGE else None))
 
 
 @router.get("/sweeps/{sweep_id}")
 def show_sweep(sweep_id: str, store: StoreDependency) -> HTMLResponse:
     """One sweep."""
-    return _html(render_sweep(_view(store, sweep_id)))
+    return html(render_sweep(_view(store, sweep_id)))
 
 
 @router.get("/sweeps/{sweep_id}/table")
 def show_table(sweep_id: str, store: StoreDependency) -> HTMLResponse:
     """The part of a sweep's page that changes, for the script to swap in."""
-    return _html(render_table(_view(store, sweep_id)))
+    return html(render_table(_view(store, sweep_id)))
 
 
 def _view(store: Store, sweep_id: str) -> SweepView:
@@ -52,5 +52,6 @@ def _view(store: Store, sweep_id: str) -> SweepView:
     return sweep_view(report, live, datetime.now(UTC))
 
 
-def _html(content: str) -> HTMLResponse:
-    return HTMLResponse(content, headers=HEADERS)
+def html(content: str, status: int = 200) -> HTMLResponse:
+    """A page, with what keeps browsers from more than it needs."""
+    return HTMLResponse(content, status, headers=HEADERS)

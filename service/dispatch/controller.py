@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,13 +17,16 @@ from sqlalchemy.orm import Session
 from service.dispatch import identity, questions, retention
 from service.dispatch.cluster import cluster
 from service.dispatch.plan import Plan, plan
+from service.dispatch.preview import preview
 from service.dispatch.sweep import SweepDriver
 from service.domain.document import Document
 from service.domain.lifecycle import State
+from service.domain.preview import Preview
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import Store, repositories
 from service.store.records import NewSweep
+from service.sweep_ids import new_sweep_id
 from workers.zygote.client import Zygote, can_offer
 
 logger = logging.getLogger(__name__)
@@ -45,20 +47,30 @@ class Controller:
         self._cluster_ready = threading.Event()
         self._cluster_error: BaseException | None = None
 
-    def submit(self, document: Document, only: str | None = None) -> str:
+    def submit(self, document: Document, only: str | None = None, *, sweep_id: str | None = None) -> str:
         """Store the sweep of a matrix (or of its cell ``only``), let it start, and return its id.
+
+        ``sweep_id``: the id it is to have, where somebody chose it before.
 
         Raises:
             MatrixError: with every problem of the matrix, before anything is stored.
             EngineEnvironmentError: when the engine environment does not answer.
         """
         planned = plan(document, self._settings, only)
-        sweep_id = _new_id()
+        sweep_id = sweep_id or new_sweep_id()
         self._accept(sweep_id, planned)
         thread = threading.Thread(target=self._drive, args=(sweep_id, planned), name=sweep_id, daemon=True)
         self._sweeps.append(thread)
         thread.start()
         return sweep_id
+
+    def preview(self, document: Document) -> Preview:
+        """What ``submit`` would make of a matrix; nothing is stored or started.
+
+        Raises:
+            MatrixError, EngineEnvironmentError: as ``submit``.
+        """
+        return preview(plan(document, self._settings))
 
     def _accept(self, sweep_id: str, planned: Plan) -> None:
         matrix = planned.matrix
@@ -173,8 +185,3 @@ def _zygotes(settings: Settings) -> list[Zygote]:
 
 def _crash(session: Session, sweep_id: str, cell_id: str, why: str) -> None:
     repositories.conclude_cell(session, sweep_id, cell_id, Verdict.CRASHED, False, [f"crashed: {why}"], State.CRASHED)
-
-
-def _new_id() -> str:
-    """Sorts by time."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

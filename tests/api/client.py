@@ -45,13 +45,13 @@ class StoringController:
         self._store = store
         self.documents: list[Document] = []
 
-    def submit(self, document: Document) -> str:
+    def submit(self, document: Document, *, sweep_id: str | None = None) -> str:
         if "name" not in document.tree:
             raise Problems(document.place).stop("missing-key", "there is no name", ("engine",), "Add name:")
         if document.tree["name"] == "explode":
             raise RuntimeError("a secret inside")
         self.documents.append(document)
-        sweep_id = f"sweep-{len(self.documents)}"
+        sweep_id = sweep_id or f"sweep-{len(self.documents)}"
         with self._store.transaction() as session:
             new = sweep(sweep_id, name=document.tree["name"])
             repositories.create_sweep(session, new, [cell("c0"), cell("c1")])

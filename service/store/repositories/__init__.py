@@ -7,6 +7,7 @@ Functions that name something which is not there raise ``UnknownRecord``; steps 
 ``InvalidTransition``. Both leave the unit of work to roll back.
 """
 
+from service.store.repositories import access, audit
 from service.store.repositories.arms import finish_arm, forget_arm, get_arm, lease_arm, release_arms
 from service.store.repositories.cells import (
     abandoned_cells,
@@ -31,7 +32,9 @@ from service.store.repositories.sweeps import (
 __all__ = [
     "abandoned_cells",
     "abandoned_sweeps",
+    "access",
     "add_events",
+    "audit",
     "cells_of",
     "conclude_cell",
     "create_run",

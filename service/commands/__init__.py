@@ -1,0 +1,1 @@
+"""Commands of ``shardproof``, each group in a module of its own."""
