@@ -25,14 +25,14 @@ Form = Annotated[dict[str, str], Depends(form)]
 @router.get("/login")
 def show_login(next: str = "") -> HTMLResponse:
     """The form that asks for a key."""
-    return html(render_login(_own(next), None))
+    return html(render_login(next, None))
 
 
 @router.post("/login")
 def log_in(request: Request, fields: Form, keyring: KeyringDependency) -> Response:
     """Let the browser in, and lead it to where it wanted to go."""
     check_origin(request)
-    where = _own(fields.get("next", ""))
+    where = fields.get("next", "")
     key = fields.get("key", "").strip()
     try:
         token = keyring.open_session(key)
@@ -40,7 +40,7 @@ def log_in(request: Request, fields: Form, keyring: KeyringDependency) -> Respon
         return html(render_login(where, str(refused)), HTTPStatus.FORBIDDEN)
     request.state.principal = keyring.whose_session(token)
     prefix = request.scope.get("root_path", "")
-    response = RedirectResponse(f"{prefix}{where}", HTTPStatus.SEE_OTHER)
+    response = RedirectResponse(f"{prefix}{_own(where)}", HTTPStatus.SEE_OTHER)
     response.set_cookie(
         COOKIE,
         token,

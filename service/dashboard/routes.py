@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse
 
 from service.api.dependencies import StoreDependency
+from service.api.principal import PrincipalDependency
 from service.dashboard.render import render_list, render_sweep, render_table
 from service.dashboard.view import SweepView, sweep_view
 from service.report import stored_report
@@ -25,18 +26,18 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-def list_sweeps(store: StoreDependency, before: str | None = None) -> HTMLResponse:
+def list_sweeps(store: StoreDependency, principal: PrincipalDependency, before: str | None = None) -> HTMLResponse:
     """Sweeps, newest first."""
     with store.reading() as session:
         sweeps = repositories.list_sweeps(session, PAGE + 1, before)
     page = sweeps[:PAGE]
-    return html(render_list(page, page[-1].id if len(sweeps) > PAGE else None))
+    return html(render_list(page, page[-1].id if len(sweeps) > PAGE else None, principal.csrf))
 
 
 @router.get("/sweeps/{sweep_id}")
-def show_sweep(sweep_id: str, store: StoreDependency) -> HTMLResponse:
+def show_sweep(sweep_id: str, store: StoreDependency, principal: PrincipalDependency) -> HTMLResponse:
     """One sweep."""
-    return html(render_sweep(_view(store, sweep_id)))
+    return html(render_sweep(_view(store, sweep_id), principal.csrf))
 
 
 @router.get("/sweeps/{sweep_id}/table")
