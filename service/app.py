@@ -8,7 +8,24 @@ from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.staticfiles import StaticFiles
 
-from service.api import audit, health, keys, previews, problems, security, sweeps
+from service.api import (
+    actions,
+    artifacts,
+    audit,
+    cells,
+    description,
+    exports,
+    health,
+    inventory,
+    keys,
+    previews,
+    problems,
+    refusals,
+    runs,
+    security,
+    streams,
+    sweeps,
+)
 from service.api.controller import Controller
 from service.api.guard import Guard
 from service.api.parameters import refuse_unknown
@@ -27,6 +44,7 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
         description="Does every vLLM configuration you serve still compile in time, run as asked, and agree across "
         "tensor-parallel ranks?",
         dependencies=[Depends(refuse_unknown)],
+        generate_unique_id_function=description.name,
     )
     app.state.settings = settings
     app.state.store = store
@@ -35,11 +53,13 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.keyring = Keyring(store)
     app.add_middleware(Guard, settings=settings, store=store, keyring=app.state.keyring)
     problems.install(app)
+    refusals.install(app)
+    description.install(app)
     security.install(app)
     app.include_router(previews.router)
     app.include_router(sweeps.router)
-    app.include_router(keys.router)
-    app.include_router(audit.router)
+    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, keys, audit):
+        app.include_router(resource.router)
     app.include_router(health.router)
     app.include_router(routes.router)
     app.include_router(login.router)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import httpx
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -22,8 +21,9 @@ from service import doctor as diagnosis
 from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
-from service.commands import keys
-from service.commands.key_header import authorization
+from service.client import ClientError
+from service.commands import keys, remote
+from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
@@ -37,8 +37,7 @@ from service.report import stored_report
 from service.selftest import selftest as run_selftest
 from service.selftest import succeeded
 from service.settings import Settings
-from service.store import Store, StoreError, open_store, repositories
-from service.store.records import UnknownRecord
+from service.store import Store, StoreError, open_store
 from workers.environments.shelf import shelved
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
@@ -64,7 +63,7 @@ def main() -> None:
     logging.getLogger(engines.__name__).setLevel(logging.INFO)
     try:
         app()
-    except (Refused, questions.EngineEnvironmentError, StoreError) as error:
+    except (Refused, ClientError, questions.EngineEnvironmentError, StoreError) as error:
         errors.print(escape(str(error)), style="red", highlight=False, soft_wrap=True)
         sys.exit(2)
 
@@ -90,7 +89,7 @@ def _run(matrix: Path, cell: str | None, json_file: Path | None) -> None:
     document = _read(matrix)
     store = open_store(settings.store_url)
     try:
-        with running(settings, store) as controller:
+        with running(settings, store, alone=True) as controller:
             sweep_id = _refusing(matrix, lambda: controller.submit(document, cell))
             show.follow(store, sweep_id, console)
             controller.wait()
@@ -148,12 +147,8 @@ def serve() -> None:
     store.close()
 
 
-@app.command()
-def submit(matrix: MatrixFile, url: Url = "http://127.0.0.1:8910") -> None:
-    """Send a matrix to a served controller and print the sweep's id."""
-    sent: dict[str, Any] = {"content": _bytes(matrix), "headers": YAML | authorization(), "timeout": AUDIT_TIMEOUT_S}
-    answer = _ask(lambda: httpx.post(f"{url}/v1/sweeps", **sent), url)
-    console.print(answer["id"], highlight=False)
+for command in (remote.submit, remote.cancel, remote.rerun, remote.export):
+    app.command()(command)
 
 
 @app.command()
@@ -163,11 +158,7 @@ def status(
     json_file: JsonFile = None,
 ) -> None:
     """Show a sweep as it is now."""
-    report = (
-        _ask(lambda: httpx.get(f"{url}/v1/sweeps/{sweep}/report", headers=authorization()), url)
-        if url
-        else _stored(sweep)
-    )
+    report = remote.report_of(sweep, url)
     show.print_report(report, console)
     if json_file is not None:
         json_file.write_text(json.dumps(report, indent=1))
@@ -245,20 +236,9 @@ def bench(
             json_file.with_suffix(".svg").write_text(plot.svg(plotted, f"shardproof bench {name}"))
 
 
-YAML = {"content-type": "application/yaml"}
-AUDIT_TIMEOUT_S = 600.0
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Refused(f"{path}: cannot be read ({error.strerror}); name an existing matrix file") from error
-
-
 def _read(path: Path) -> Document:
     try:
-        text = _bytes(path).decode()
+        text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise Refused(f"{path}: byte {error.start} is not UTF-8; save the matrix as UTF-8 text") from error
     return _refusing(path, lambda: parse(text))
@@ -270,30 +250,6 @@ def _refusing(path: Path, work: Callable[[], Value]) -> Value:
         return work()
     except MatrixError as error:
         raise Refused("\n".join(f"{path}: {problem}" for problem in error.problems)) from error
-
-
-def _ask(call: Callable[[], httpx.Response], url: str | None) -> dict[str, Any]:
-    try:
-        response = call()
-    except httpx.HTTPError as error:
-        raise Refused(f"{url} does not answer ({error}); is `shardproof serve` running there?") from error
-    answer = dict(response.json())
-    if response.is_error:
-        problems = [f"{item.get('path', '')}: {item['detail']}" for item in answer.get("errors", [])]
-        raise Refused("\n".join([f"{url}: {answer.get('title')}: {answer.get('detail', '')}", *problems]))
-    return answer
-
-
-def _stored(sweep: str) -> dict[str, Any]:
-    store = open_store(Settings().store_url)
-    try:
-        with store.reading() as session:
-            repositories.get_sweep(session, sweep)
-            return stored_report(session, sweep)
-    except UnknownRecord as error:
-        raise Refused(f"{error}; `shardproof run` prints the id of each sweep") from error
-    finally:
-        store.close()
 
 
 def _say(text: str) -> None:

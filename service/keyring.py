@@ -78,13 +78,16 @@ class Keyring:
             access.add_key(session, key, keys.digest(text))
         return key, text
 
-    def revoke(self, key_id: str) -> None:
-        """
+    def revoke(self, key_id: str) -> ApiKey:
+        """Have a key open nothing from now on.
+
         Raises:
             UnknownRecord: if there is no such key.
         """
         with self._store.transaction() as session:
             access.revoke_key(session, key_id, self._now())
+            session.flush()
+            return access.get_key(session, key_id).key
 
     def whose(self, text: str) -> Principal:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,22 @@ class Settings(BaseSettings):
     body_limit_bytes: int = Field(default=2**20, ge=1, description="A request body larger than this is refused.")
     ray_address: str | None = Field(
         default=None, description="Address of the Ray cluster. Unset: a local Ray is started for this process."
+    )
+
+    max_attempts: int = Field(
+        default=3, ge=1, description="Runs of a cell that may be lost with an actor, a node or a controller."
+    )
+    max_parallel_per_key: int | None = Field(
+        default=None, ge=1, description="Runs at once of all sweeps that were submitted with one API key."
+    )
+    drain_s: float = Field(
+        default=30.0,
+        ge=0,
+        description="Seconds that running cells are given when `serve` is terminated; those left are run again later.",
+    )
+    autoscaling: bool = Field(
+        default=False,
+        description="The Ray cluster adds nodes when they are asked for: a cell that has no room waits for them.",
     )
 
     preload: bool = Field(
@@ -114,6 +131,11 @@ class Settings(BaseSettings):
     def _absolute_python(cls, python: Path) -> Path:
         # Not resolved: a virtual environment's interpreter is a symbolic link, and following it leaves the environment.
         return python.expanduser().absolute()
+
+    @property
+    def cluster_address(self) -> str | None:
+        """Address of the Ray cluster to use; Ray's own variable is heeded too. ``None``: a local one is started."""
+        return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
     def store_url(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from service.domain.document import Document
@@ -24,5 +25,32 @@ class Controller(Protocol):
 
         Raises:
             MatrixError: as ``submit``.
+        """
+        ...
+
+    def cancel(self, sweep_id: str, cell_id: str | None = None) -> None:
+        """End a sweep, or one of its cells, before it is done.
+
+        Raises:
+            UnknownRecord: if there is no such sweep or cell.
+            InvalidTransition: if it has ended.
+        """
+        ...
+
+    def rerun(self, sweep_id: str, cells: Sequence[str] | None = None) -> None:
+        """Run cells again that have ended: those that are not ok, or those that are named.
+
+        Raises:
+            UnknownRecord: if there is no such sweep or cell.
+            InvalidTransition: if one of them has not ended.
+        """
+        ...
+
+    def clone(self, sweep_id: str) -> str:
+        """Submit the matrix of a sweep once more, and return the id of the new one.
+
+        Raises:
+            UnknownRecord: if there is no such sweep.
+            MatrixError: if the matrix cannot be run any more.
         """
         ...

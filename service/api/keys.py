@@ -135,10 +135,10 @@ def change_key(
     return _shown(key)
 
 
-@router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT)
-def revoke_key(key_id: str, keyring: KeyringDependency) -> None:
+@router.delete("/{key_id}")
+def revoke_key(key_id: str, keyring: KeyringDependency) -> Key:
     """From now on the key, and every session that was opened with it, opens nothing. Revoking twice is no error."""
-    keyring.revoke(key_id)
+    return _shown(keyring.revoke(key_id))
 
 
 def _expiry(change: KeyChange, before: ApiKey) -> datetime | None:

@@ -26,11 +26,12 @@ from store.samples import SWEEP, add_sweep, evidence, finish
 
 from api.client import StoringController
 from api.keyed import bearer, make_key
-from api.served import served
+from api.server import serving
+from api.test_actions import Controller
 from service.app import create_app
 from service.domain.keys import Scope
 from service.settings import Settings
-from service.store import Store, open_store
+from service.store import Store, open_store, repositories
 
 pytestmark = pytest.mark.slow
 
@@ -69,9 +70,12 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     store = open_store(f"sqlite:///{home / 'shardproof.db'}")
     add_sweep(store, cells=1)
     finish(store, "c0", evidence())
+    with store.transaction() as session:
+        # Streams of a sweep that has ended end.
+        repositories.end_sweep(session, SWEEP)
     keys = {scope: make_key(store, scope) for scope in Scope}
-    app = create_app(Settings(home=home, rate_limit_per_minute=0), store, StoringController(store))
-    with served(app) as url:
+    app = create_app(Settings(home=home, rate_limit_per_minute=0), store, Controller(store))
+    with serving(app) as url:
         yield Api(url, keys)
     store.close()
 
@@ -137,7 +141,7 @@ def test_a_route_that_breaks_is_found(tmp_path: Path) -> None:
     app.add_api_route("/v1/broken", broken)
     app.add_api_route("/v1/rude", rude)
     schema = schemathesis.openapi.from_dict(app.openapi())
-    with served(app) as url:
+    with serving(app) as url:
         case = schema["/v1/broken"]["GET"].Case(query={"number": 0})
         with pytest.raises(AssertionError):
             check_problem_or_fine(answer(Api(url, {}), case, {}))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from service.domain.lifecycle import State, step
+from service.domain.lifecycle import Level, State, step
 from service.store.models import RunRow
 from service.store.records import RunRecord, UnknownRecord
 from workers.protocol import Evidence, RunSpec
@@ -79,7 +79,7 @@ def _attempts(session: Session, sweep_id: str, cell_id: str) -> int:
 
 
 def _step(row: RunRow, state: State) -> None:
-    row.state = step(f"run {row.id}", State(row.state), state)
+    row.state = step(f"run {row.id}", State(row.state), state, Level.RUN)
     if state is State.RUNNING and row.started_at is None:
         row.started_at = datetime.now(UTC)
     if state.ended:

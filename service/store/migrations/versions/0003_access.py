@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0003_access"
-down_revision = "0002"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 
