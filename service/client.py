@@ -139,7 +139,8 @@ class Client:
                 for event in self._stream(f"/v1/sweeps/{sweep_id}/events/stream", seen):
                     if event.event == END:
                         return
-                    if event.id:
+                    # What keeps the connection open comes as an event without data, and with the id before it.
+                    if event.data and event.id:
                         seen = int(event.id)
                         yield event.json()
             except ClientError as error:

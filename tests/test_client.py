@@ -17,6 +17,7 @@ from api.client import StoringController
 from store.samples import SWEEP, add_sweep, evidence, finish, run_spec
 
 from service import client as module
+from service.api import streams
 from service.app import create_app
 from service.client import Client, RequestRefused, Unreachable
 from service.settings import Settings
@@ -106,6 +107,18 @@ def test_waiting_tells_each_event_and_gives_the_report(client: Client, store: St
     report = client.wait(SWEEP, tell)
     assert told == [1.0, 2.0, 3.0]
     assert report["sweep"]["state"] == "ended"
+
+
+def test_what_keeps_a_stream_open_is_no_event(client: Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PING_S", 0.05)
+    add_sweep(store)
+    happen(store, 1.0)
+    told = []
+    for event in client.events(SWEEP):
+        told.append(event["at"])
+        if event["at"] == 1.0:
+            threading.Timer(0.3, lambda: (happen(store, 2.0), end(store))).start()
+    assert told == [1.0, 2.0]
 
 
 def test_a_controller_that_is_restarted_is_waited_for(

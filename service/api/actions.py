@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from service.api.dependencies import ControllerDependency
 from service.api.problems import RESPONSES
@@ -15,6 +15,9 @@ from service.api.schemas import Created
 MOST_CELLS = 10_000
 
 router = APIRouter(prefix="/v1", tags=["actions"], responses=RESPONSES)
+
+
+CellId = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 
 
 class Accepted(BaseModel):
@@ -28,7 +31,7 @@ class Rerun(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    cells: list[str] | None = Field(default=None, min_length=1, max_length=MOST_CELLS)
+    cells: list[CellId] | None = Field(default=None, min_length=1, max_length=MOST_CELLS)
 
 
 @router.post("/sweeps/{sweep_id}/cancel", status_code=HTTPStatus.ACCEPTED)

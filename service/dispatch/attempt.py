@@ -14,6 +14,7 @@ from service.dispatch.courses import Courses, Lease, NoLongerMine
 from service.dispatch.intake import Intake
 from service.dispatch.patience import Away, patiently
 from service.domain.lifecycle import Kind
+from service.settings import Settings
 from service.store import Store
 from service.store.queue_records import JobKind
 from service.store.records import NewEvent
@@ -30,6 +31,7 @@ class Attempt:
     def __init__(
         self,
         lease: Lease,
+        settings: Settings,
         store: Store,
         courses: Courses,
         intake: Intake,
@@ -38,6 +40,7 @@ class Attempt:
     ) -> None:
         self.lease = lease
         self.halt = Halt()
+        self._settings = settings
         self._store = store
         self._courses = courses
         self._intake = intake
@@ -101,9 +104,8 @@ class Attempt:
         return lambda session: self._courses.come_out_arm(session, self.lease, report)
 
     def _events(self) -> Iterator[Event]:
-        job, place = self.lease.job, self.lease.place
-        needed = slots(job.ranks, job.devices)
-        for number, raw in enumerate(execute(self.lease.run, needed, place.settings, self.halt, self._placed)):
+        needed = slots(self.lease.job.ranks, self.lease.job.devices)
+        for number, raw in enumerate(execute(self.lease.run, needed, self._settings, self.halt, self._placed)):
             if number == 0:
                 self._in_store(lambda session: self._courses.start(session, self.lease))
             yield Event.model_validate(raw)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import ray
-from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.settings import Settings
@@ -28,7 +29,8 @@ LONGEST_RAY_FOLDER = 43
 BACK_PRESSURE = 512
 """Events that an actor may be ahead of the controller."""
 
-RETRY_S = 5.0
+RETRY_S = 2.0
+WATCH_S = 1.0
 
 LOOK_S = 0.5
 """How often a run that has no slots yet looks whether it was stopped."""
@@ -101,10 +103,11 @@ def cluster(settings: Settings) -> Iterator[None]:
 
 
 class Connection:
-    """Whether the cluster is there. Asked and told from any thread."""
+    """Whether the cluster is there. Asked and told from any thread. ``hopeless``: it is not, and is not tried again."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
+        self.hopeless = False
         self._there = False
         self._told: list[Callable[[], None]] = []
         self._changed = threading.Condition()
@@ -126,15 +129,18 @@ class Connection:
             return self._changed.wait_for(lambda: self._there, seconds)
 
     def keep(self, settings: Settings, leave: threading.Event, once: bool) -> None:
-        """Be connected until ``leave`` is set. A cluster that is not there is tried again, unless only ``once``."""
+        """Be connected until ``leave`` is set. One that is lost is looked for again; ``once``: not the first one."""
+        was_there = False
         while not leave.is_set():
             try:
                 with cluster(settings):
+                    was_there = True
                     self._change(True, None)
-                    leave.wait()
+                    self._watch(settings, leave)
             except Exception as error:
+                self.hopeless = once and not was_there
                 self._change(False, error)
-                if once:
+                if self.hopeless:
                     return
                 logger.warning("the Ray cluster is not there and is tried again in %g s: %s", RETRY_S, error)
                 leave.wait(RETRY_S)
@@ -146,6 +152,32 @@ class Connection:
             told = list(self._told)
         for tell in told:
             tell()
+
+    def _watch(self, settings: Settings, leave: threading.Event) -> None:
+        """Return when ``leave`` is set, or raise when Ray has gone on this machine: nothing can be started then."""
+        mine = ray.get_runtime_context().get_node_id()
+        while not leave.wait(WATCH_S):
+            here = _raylets() if settings.cluster_address is None else mine in _alive()
+            if not here:
+                error = RunLost("the raylet by which this controller is connected to Ray is gone")
+                # Told while it is still connected: who follows a run stops first.
+                self._change(False, error)
+                raise error
+
+
+def _raylets() -> list[psutil.Process]:
+    """Those of this process that run. One that was killed is there, as a zombie."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return found
+
+
+def _alive() -> set[str]:
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"] for node in found if node["Alive"]}
 
 
 def _ray_folder(temporary: str) -> str:
@@ -235,14 +267,20 @@ def _execute(
     finally:
         if actor is not None:
             _kill(actor)
-        with contextlib.suppress(ray.exceptions.RayError):
-            remove_placement_group(group)
+        _remove(group)
 
 
 def _kill(actor: Any) -> None:
     """A cluster that is gone has killed it already."""
-    with contextlib.suppress(ray.exceptions.RayError):
-        ray.kill(actor)
+    if ray.is_initialized():
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(actor)
+
+
+def _remove(group: PlacementGroup) -> None:
+    if ray.is_initialized():
+        with contextlib.suppress(ray.exceptions.RayError):
+            remove_placement_group(group)
 
 
 def _brief(error: Exception) -> str:

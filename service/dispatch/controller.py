@@ -201,7 +201,7 @@ class Controller:
     def _connected(self) -> None:
         """A command that runs alone has nobody who would go on when there is no cluster."""
         error = self._connection.error
-        if error is not None and self._queue != SHARED:
+        if error is not None and self._connection.hopeless:
             why = f"the sweep could not go on: {type(error).__name__}: {error}"
             for sweep_id in list(self._ended):
                 self._change(lambda session, sweep_id=sweep_id: self._courses.give_up(session, sweep_id, why))  # type: ignore[misc]
@@ -228,7 +228,7 @@ class Controller:
             ended = repositories.get_sweep(session, sweep_id).state is SweepState.ENDED
         if ended:
             self._has_ended(sweep_id)
-        elif self._connection.error is not None:
+        elif self._connection.hopeless:
             self._connected()
 
     def _has_ended(self, sweep_id: str) -> None:

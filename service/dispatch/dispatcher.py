@@ -6,6 +6,7 @@ because another controller took over, is stopped here.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import threading
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from service.dispatch.attempt import Attempt
-from service.dispatch.courses import Courses
+from service.dispatch.courses import Courses, NoLongerMine
 from service.dispatch.intake import Intake
 from service.dispatch.leadership import Leadership
 from service.dispatch.patience import passes
@@ -31,6 +32,9 @@ TICK_S = 1.0
 
 MOST_WAITING = 4
 """Runs that wait for slots in Ray. Ray gives them to whichever fits; the others wait in the queue, by priority."""
+
+STOPPING_S = 10.0
+"""How long runs that were stopped are waited for when the process leaves: they use Ray until then."""
 
 MOST_AT_ONCE = 256
 """Runs that are followed at once, each by a thread."""
@@ -114,6 +118,10 @@ class Dispatcher:
             self._thread.join()
         for attempt in self._attempts():
             attempt.halt.stop()
+        deadline = time.monotonic() + STOPPING_S
+        while self._attempts() and time.monotonic() < deadline:
+            self._awake.wait(TICK_S)
+            self._awake.clear()
         self._leadership.resign()
 
     # --- the thread --------------------------------------------------------------------------------------------------
@@ -140,7 +148,9 @@ class Dispatcher:
             self._reclaim()
             self._led = True
         self._stop_what_has_no_lease()
-        if self._cluster_ready():
+        if not self._cluster_ready():
+            self._lose_all("the Ray cluster is gone")
+        else:
             while not self._draining and self._has_room() and self._lease_next():
                 continue
 
@@ -163,6 +173,14 @@ class Dispatcher:
             if attempt.run_id not in held and not attempt.halt.asked:
                 attempt.halt.stop()
 
+    def _lose_all(self, why: str) -> None:
+        """Nobody else will say what became of the runs."""
+        for attempt in self._attempts():
+            if not attempt.halt.asked:
+                with contextlib.suppress(NoLongerMine), self._store.transaction() as session:
+                    self._courses.lose(session, attempt.lease, why)
+                attempt.halt.stop()
+
     # --- leasing -----------------------------------------------------------------------------------------------------
 
     def _has_room(self) -> bool:
@@ -181,7 +199,9 @@ class Dispatcher:
         except InvalidTransition:
             # Cancelled a moment ago.
             return True
-        attempt = Attempt(lease, self._store, self._courses, self._intake, self._leaving, self.wake)
+        attempt = Attempt(
+            lease, self._settings, self._store, self._courses, self._intake, self._leaving, self.wake
+        )
         with self._lock:
             self._going.attempts[attempt.run_id] = attempt
         threading.Thread(target=self._carry_out, args=(attempt,), name=attempt.run_id, daemon=True).start()

@@ -41,6 +41,13 @@ def decode(of: str, cursor: str, *types: type) -> Key:
     if not isinstance(found, list) or [type(part) for part in found] != [str, *types] or found[0] != of:
         raise BadCursor(of)
     key = tuple(found[1:])
-    if encode(of, *key) != cursor or any(isinstance(part, int) and not 0 <= part < 2**63 for part in key):
+    if encode(of, *key) != cursor or not all(map(_may_be_a_key, key)):
         raise BadCursor(of)
     return key
+
+
+def _may_be_a_key(part: str | int) -> bool:
+    """No database has anything else: text without NUL that is Unicode, numbers of 64 bits."""
+    if isinstance(part, int):
+        return 0 <= part < 2**63
+    return "\0" not in part and not any("\ud800" <= letter <= "\udfff" for letter in part)

@@ -63,7 +63,9 @@ if env.get("DIE"):
 found = os.path.exists(os.environ["VLLM_CACHE_ROOT"] + "/made")
 os.makedirs(os.environ["VLLM_CACHE_ROOT"], exist_ok=True)
 open(os.environ["VLLM_CACHE_ROOT"] + "/made", "w")
-ranks = [{"rank": rank, "counters": {}, "peak_rss_bytes": 5, "census": [], "guards": []} for rank in (0, 1)]
+counters = {"num_compiled_artifacts_saved": int(not found), "num_compiled_artifacts_loaded": int(found),
+            "num_inductor_compiles": int(not found)}
+ranks = [{"rank": rank, "counters": counters, "peak_rss_bytes": 5, "census": [], "guards": []} for rank in (0, 1)]
 answer = {"prompt": [1], "tokens": [7], "logprobs": [-0.5], "top": [{}]}
 environment = {"vllm": "0", "torch": "0", "ray": "0", "python": "3", "device": "cpu", "devices": 0, "cores": 2}
 result = {"ranks": ranks, "outputs": [answer], "patches": {}, "environment": environment}
@@ -171,7 +173,7 @@ def has_ended(store: Store, sweep_id: str) -> bool:
         return repositories.get_sweep(session, sweep_id).state is SweepState.ENDED
 
 
-def until(condition: Callable[[], Any], seconds: float = 90.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for ``condition``, at most so long."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -182,16 +184,16 @@ def until(condition: Callable[[], Any], seconds: float = 90.0) -> None:
 def main() -> None:
     """``python -m dispatch.scripted HOME [CELLS]``: serve the queue in HOME until it is killed.
 
-    With CELLS a sweep of so many is submitted first; its id is printed.
+    With CELLS a sweep of so many is submitted first, and its id printed: all but the first wait for a gate. One more
+    cell comes last, and needs shared arms.
     """
     home = Path(sys.argv[1])
-    settings = Settings(home=home, python=home / "python", preload=False)
+    settings = Settings(home=home, python=home / "python", preload=False, drain_s=0)
     with short_folder(), controlling(settings) as (controller, _):
         if sys.argv[2:]:
-            asked = [
-                Asked(f"c{number}", env={"NUMBER": str(number), "GATE": str(home / f"gate-{number}")})
-                for number in range(int(sys.argv[2]))
-            ]
+            gates = {number: {"GATE": str(home / f"gate-{number}")} for number in range(1, int(sys.argv[2]))}
+            asked = [Asked(f"c{number}", (Check.COMPILE,), env=gate) for number, gate in gates.items()]
+            asked = [Asked("c0", (Check.COMPILE,)), *asked, Asked("shares")]
             print(submit(controller, settings, *asked), flush=True)
         sys.stdin.read()
         controller.drain()

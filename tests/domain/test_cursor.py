@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from service.domain.cursor import LONGEST, BadCursor, decode, encode
 
-KEYS = st.lists(st.one_of(st.text(max_size=20), st.integers(0, 2**63 - 1)), max_size=3)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+KEYS = st.lists(st.one_of(TEXT, st.integers(0, 2**63 - 1)), max_size=3)
 
 
 @given(KEYS)
@@ -52,6 +53,13 @@ def forged(value: object) -> str:
 def test_a_cursor_of_something_else_is_refused(text: str) -> None:
     with pytest.raises(BadCursor, match="cursor of the list of runs; pass `next`"):
         decode("runs", text, int)
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800"])
+def test_text_that_no_database_takes_is_refused(text: str) -> None:
+    with pytest.raises(BadCursor):
+        decode("runs", encode("runs", text), str)
+    assert decode("runs", encode("runs", "a b é 😀"), str) == ("a b é 😀",)
 
 
 def test_what_was_forged_above_would_be_taken_if_it_were_right() -> None:

@@ -38,7 +38,7 @@ from service.store.repositories.jobs import (
     runs_held,
 )
 from service.store.repositories.leaders import get_leader, lead, resign
-from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, set_run_state
+from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, runs_of, set_run_state
 from service.store.repositories.sweeps import (
     abandoned_sweeps,
     create_sweep,
@@ -96,6 +96,7 @@ __all__ = [
     "reopen_sweep",
     "resign",
     "runs_held",
+    "runs_of",
     "set_cell_state",
     "set_duplicate",
     "set_run_state",

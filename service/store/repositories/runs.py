@@ -33,6 +33,12 @@ def get_run(session: Session, run_id: str) -> RunRecord:
     return _record(_run(session, run_id))
 
 
+def runs_of(session: Session, sweep_id: str, cell_id: str) -> list[RunRecord]:
+    """Every attempt at a cell, the first one first."""
+    query = select(RunRow).where(RunRow.sweep_id == sweep_id, RunRow.cell_id == cell_id).order_by(RunRow.attempt)
+    return [_record(row) for row in session.scalars(query)]
+
+
 def latest_runs(session: Session, sweep_id: str) -> list[RunRecord]:
     """The newest attempt at each cell of a sweep that has one."""
     newest = (
