@@ -50,13 +50,15 @@ class StoringController:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.documents: list[Document] = []
+        self.terms: list[dict[str, Any]] = []
 
-    def submit(self, document: Document, *, sweep_id: str | None = None) -> str:
+    def submit(self, document: Document, *, sweep_id: str | None = None, **terms: Any) -> str:
         if "name" not in document.tree:
             raise Problems(document.place).stop("missing-key", "there is no name", ("engine",), "Add name:")
         if document.tree["name"] == "explode":
             raise RuntimeError("a secret inside")
         self.documents.append(document)
+        self.terms.append(terms)
         sweep_id = sweep_id or f"sweep-{len(self.documents)}"
         with self._store.transaction() as session:
             new = sweep(sweep_id, name=document.tree["name"])

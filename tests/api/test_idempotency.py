@@ -63,7 +63,7 @@ class Lost(StoringController):
         self.stores = stores
         self.died = False
 
-    def submit(self, document: Document, *, sweep_id: str | None = None) -> str:
+    def submit(self, document: Document, *, sweep_id: str | None = None, **terms: Any) -> str:
         if self.died:
             return super().submit(document, sweep_id=sweep_id)
         self.died = True
@@ -90,7 +90,7 @@ class Meeting(StoringController):
         super().__init__(store)
         self.barrier = threading.Barrier(2)
 
-    def submit(self, document: Document, *, sweep_id: str | None = None) -> str:
+    def submit(self, document: Document, *, sweep_id: str | None = None, **terms: Any) -> str:
         self.barrier.wait(timeout=30)
         return super().submit(document, sweep_id=sweep_id)
 
