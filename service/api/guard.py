@@ -56,9 +56,12 @@ class Guard:
         self._by_address = Limiter(STRANGERS_PER_MINUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+            # There are no web sockets here, and none gets past.
+            await send({"type": "websocket.close"})
             return
         body = LimitedBody(receive, self._settings.body_limit_bytes)
         request = Request(scope, body.receive)

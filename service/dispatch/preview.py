@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service.dispatch.plan import Plan, PlannedCell
 from service.domain.preview import Preview, PreviewCell
+from service.domain.secrecy import masked
 
 
 def preview(plan: Plan) -> Preview:
@@ -23,8 +24,8 @@ def _cell(item: PlannedCell) -> PreviewCell:
         name=cell.name,
         expect=cell.expect,
         checks=cell.checks,
-        requested=cell.requested,
-        effective=audited.effective,
+        requested=masked(dict(cell.requested)),
+        effective=masked(audited.effective),
         changes=tuple(audited.changes),
         ranks=None if shape is None else shape.tensor_parallel_size * shape.pipeline_parallel_size,
         environment=cell.environment,
