@@ -22,6 +22,7 @@ import sqlalchemy
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
+from pydantic_core import from_json
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
@@ -101,7 +102,7 @@ def create_engine(url: str) -> Engine:
     """An engine for ``url``: one writer at a time, the others wait; on SQLite also a log ahead and foreign keys."""
     if make_url(url).get_backend_name() in ("postgresql", "postgres"):
         return _postgresql(make_url(url))
-    engine = sqlalchemy.create_engine(url, json_serializer=dump_json)
+    engine = sqlalchemy.create_engine(url, json_serializer=dump_json, json_deserializer=from_json)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -112,7 +113,13 @@ def _postgresql(url: URL) -> Engine:
     """Connections are tried before each use: one that broke while nobody used it is none of the user's business."""
     named = url if "+" in url.drivername else url.set(drivername=_DRIVER)
     timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
-    engine = sqlalchemy.create_engine(named, json_serializer=dump_json, pool_pre_ping=True, connect_args=timeout)
+    engine = sqlalchemy.create_engine(
+        named,
+        json_serializer=dump_json,
+        json_deserializer=from_json,
+        pool_pre_ping=True,
+        connect_args=timeout,
+    )
     event.listen(engine, "begin", _begin_postgresql)
     return engine
 
