@@ -17,6 +17,7 @@ from workers.protocol import (
     AGAIN,
     ROUNDING,
     ArmSpec,
+    ArtifactsPlace,
     BatchPlan,
     Environment,
     EnvironmentSpec,
@@ -96,6 +97,7 @@ class Workplace:
             arms=[arm],
             shape=shape,
             environment=self.engine,
+            artifacts=self._artifacts,
         )
 
     def cell_run(
@@ -123,7 +125,13 @@ class Workplace:
             reference=self._found(needs.reference, lost),
             evaluated=self._found(needs.evaluated, lost),
             environment=self.engine,
+            artifacts=self._artifacts,
         )
+
+    @property
+    def _artifacts(self) -> ArtifactsPlace | None:
+        url = self.settings.artifacts_url
+        return None if url is None else ArtifactsPlace(url=url, root=str(self.settings.artifacts_dir))
 
     def _found(self, need: ArmNeed | None, lost: set[str]) -> str | None:
         if need is None or self.shared_key(need) in lost:
