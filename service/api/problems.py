@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from service.domain.errors import MatrixError, MatrixProblem
 from service.domain.place import show_path
+from service.store import StoreUnavailable
 from service.store.records import UnknownRecord
 
 MEDIA_TYPE = "application/problem+json"
@@ -55,6 +56,9 @@ class ProblemError(HTTPException):
         self.code = code
 
 
+RETRY = {"Retry-After": "5"}
+"""Seconds after which a database that is in trouble may answer again."""
+
 CODES = {
     HTTPStatus.NOT_FOUND: "not-found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
@@ -68,6 +72,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(MatrixError, _matrix)
     app.add_exception_handler(UnknownRecord, _unknown)
+    app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_exception_handler(Exception, _unforeseen)
     describe = app.openapi
 
@@ -148,6 +153,12 @@ async def _matrix(request: Request, error: Exception) -> Response:
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, UnknownRecord)
     return problem_response(request, HTTPStatus.NOT_FOUND, f"unknown-{error.kind}", str(error))
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StoreUnavailable)
+    code = f"database-{error.trouble}"
+    return problem_response(request, HTTPStatus.SERVICE_UNAVAILABLE, code, str(error), headers=RETRY)
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
