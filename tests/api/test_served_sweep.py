@@ -41,7 +41,9 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[Told]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    # Where pytest keeps its folders has to be settled before: the temporary folder is another one inside.
+    tmp_path_factory.getbasetemp()
     with short_folder() as folder:
         settings = settings_in(folder / "home")
         with controlling(settings) as (controller, store):
