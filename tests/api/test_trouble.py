@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event, text
 
 from api.client import Client, StoringController, make_client
+from api.keyed import bearer, make_key
 from service.store import Store, open_store
 from service.store.database import create_engine
 
@@ -62,4 +63,19 @@ def test_a_database_that_is_away_says_so_also_of_health(postgres_url: str) -> No
     for path in ("/healthz", "/v1/sweeps"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()["code"]) == (503, "database-away")
+    store.close()
+
+
+def test_a_key_opens_what_can_be_read_of_a_database_that_takes_nothing(postgres_url: str) -> None:
+    open_store(postgres_url).close()
+    store = Store(create_engine(postgres_url))
+    headers = bearer(make_key(store))
+    with store.transaction() as session:
+        name = session.scalar(text("SELECT current_database()"))
+        session.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'))
+    store.close()
+    client = make_client(store, StoringController(store))
+    assert client.get("/v1/sweeps", headers=headers).status_code == 200
+    answer = client.post("/v1/sweeps", json=MATRIX, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (503, "database-read-only")
     store.close()

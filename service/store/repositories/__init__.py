@@ -7,6 +7,7 @@ Functions that name something which is not there raise ``UnknownRecord``; steps 
 ``InvalidTransition``. Both leave the unit of work to roll back.
 """
 
+from service.store.repositories import access, audit
 from service.store.repositories.arms import finish_arm, forget_arm, get_arm, hold_arm, lease_arm, release_arms
 from service.store.repositories.cells import (
     abandoned_cells,
@@ -51,8 +52,10 @@ from service.store.repositories.sweeps import (
 __all__ = [
     "abandoned_cells",
     "abandoned_sweeps",
+    "access",
     "add_events",
     "ask_again",
+    "audit",
     "cells_of",
     "conclude_cell",
     "count_waits",
