@@ -27,7 +27,7 @@ from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
-from service.dispatch.controller import running
+from service.dispatch.controller import running, serving
 from service.dispatch.plan import plan as make_plan
 from service.domain.document import Document, parse
 from service.domain.errors import MatrixError
@@ -142,7 +142,7 @@ def serve() -> None:
     settings = Settings()
     store = open_store(settings.store_url)
     check_address(settings, store)
-    with running(settings, store) as controller:
+    with serving(settings, store) as controller:
         uvicorn.run(create_app(settings, store, controller), host=settings.host, port=settings.port)
     store.close()
 
