@@ -13,9 +13,10 @@ from service.startup import NAME as STARTUP
 from service.startup import startup
 from workers import bench
 
-NAMES = (*bench.NAMES, STARTUP, DISPATCH)
+READS = "reads"
+NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS)
 DEEP = bench.DEEP
-QUICK = (*bench.NAMES, DISPATCH)
+QUICK = (*bench.NAMES, DISPATCH, READS)
 """Those that have less to measure."""
 
 REPEATED = (STARTUP,)
@@ -54,4 +55,9 @@ def run_bench(
         return startup(settings, repeats or 1)
     if name == DISPATCH:
         return dispatch(settings, quick)
+    if name == READS:
+        # The whole application, which the other commands start sooner without.
+        from service.reads import reads
+
+        return reads(settings, quick)
     return dict(json.loads(questions.bench(settings, name, quick, deep)))

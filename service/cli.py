@@ -24,7 +24,7 @@ from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.client import ClientError
-from service.commands import remote, schedules
+from service.commands import keys, remote, schedules
 from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
@@ -47,6 +47,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vL
 environments = typer.Typer(no_args_is_help=True, help="Engine environments that were built on this machine.")
 app.add_typer(environments, name="environments")
 app.add_typer(schedules.app, name="schedules")
+app.add_typer(keys.app, name="keys")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -57,7 +58,6 @@ Url = Annotated[str, typer.Option("--url", help="Where the controller is served.
 Value = TypeVar("Value")
 
 SECONDS_OF_A_DAY = 86_400.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def main() -> None:
@@ -156,16 +156,16 @@ def serve() -> None:
     import uvicorn
 
     from service.app import create_app
+    from service.commands.serve import check_address
     from service.dispatch.scheduler import scheduling
     from service.logs import configure
     from service.narration import narrate
 
     settings = Settings()
-    if settings.host not in LOOPBACK:
-        raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
     configure(settings.log_format, settings.log_level)
     store = open_store(settings.store_url)
     store.observe(narrate)
+    check_address(settings, store)
     with serving(settings, store) as controller:
         app = create_app(settings, store, controller)
         with scheduling(app.state.scheduler):

@@ -6,6 +6,7 @@ JSON; a number that JSON does not have (a residual score that is not finite) is 
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from service.domain.secrecy import masked
 from service.domain.time_notes import skew
 from service.store import repositories
 from service.store.plain import finite
@@ -21,6 +23,7 @@ from service.store.records import CellRecord, RunRecord, SweepRecord
 from workers.protocol import (
     DEFAULT,
     ArmReport,
+    Change,
     CompileTimes,
     Environment,
     Evidence,
@@ -47,14 +50,7 @@ def build_report(
     ``runs`` are the newest attempts, at most one for each cell. ``matrix`` is the name of the matrix file in the
     command lines that reproduce a cell.
     """
-    run_of = {run.cell_id: run for run in runs}
-    report = {
-        "schema": SCHEMA,
-        "sweep": _sweep(sweep),
-        "summary": _summary(cells),
-        "cells": [_cell(cell, run_of.get(cell.duplicate_of or cell.id), sweep, matrix) for cell in cells],
-    }
-    plain: Json = finite(report)
+    plain: Json = finite(_report(sweep, cells, runs, matrix))
     return plain
 
 
@@ -70,6 +66,28 @@ def stored_report(session: Session, sweep_id: str, matrix: str = "MATRIX") -> Js
     )
 
 
+def stored_report_text(session: Session, sweep_id: str) -> str:
+    """The same as JSON text, which takes a third of the time where there is much evidence."""
+    sweep = repositories.get_sweep(session, sweep_id)
+    cells, runs = repositories.cells_of(session, sweep_id), repositories.latest_runs(session, sweep_id)
+    report = _report(sweep, cells, runs, "MATRIX")
+    try:
+        return json.dumps(report, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(report), allow_nan=False)
+
+
+def _report(sweep: SweepRecord, cells: Sequence[CellRecord], runs: Sequence[RunRecord], matrix: str) -> Json:
+    """Numbers that JSON does not have are numbers still."""
+    run_of = {run.cell_id: run for run in runs}
+    return {
+        "schema": SCHEMA,
+        "sweep": _sweep(sweep),
+        "summary": _summary(cells),
+        "cells": [_cell(cell, run_of.get(cell.duplicate_of or cell.id), sweep, matrix) for cell in cells],
+    }
+
+
 def _sweep(sweep: SweepRecord) -> Json:
     return {
         "id": sweep.id,
@@ -77,7 +95,7 @@ def _sweep(sweep: SweepRecord) -> Json:
         "created_at": _time(sweep.created_at),
         "ended_at": _time(sweep.ended_at),
         "state": str(sweep.state),
-        "matrix": sweep.matrix,
+        "matrix": masked(sweep.matrix),
         "artifacts_removed_at": _time(sweep.artifacts_removed_at),
     }
 
@@ -97,9 +115,9 @@ def _cell(cell: CellRecord, run: RunRecord | None, sweep: SweepRecord, matrix: s
     return {
         "id": cell.id,
         "name": cell.name,
-        "requested": cell.requested,
-        "effective": cell.effective,
-        "changes": [change.model_dump(mode="json") for change in cell.changes],
+        "requested": masked(dict(cell.requested)),
+        "effective": masked(cell.effective),
+        "changes": [_change(change) for change in cell.changes],
         "problems": [problem.model_dump(mode="json") for problem in cell.problems],
         "expect": [str(verdict) for verdict in cell.expect],
         "state": str(cell.state),
@@ -114,6 +132,11 @@ def _cell(cell: CellRecord, run: RunRecord | None, sweep: SweepRecord, matrix: s
         "environment": _environment(cell, evidence, sweep),
         "reproduce": shlex.join(["shardproof", "run", matrix, "--cell", cell.name]),
     }
+
+
+def _change(change: Change) -> Json:
+    shown = change.model_dump(mode="json")
+    return {**shown, **{side: masked(shown[side], change.key) for side in ("requested", "effective")}}
 
 
 def _reasons(cell: CellRecord, sweep: SweepRecord) -> list[str]:

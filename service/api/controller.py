@@ -6,16 +6,36 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from service.domain.document import Document
+from service.domain.preview import Preview
 
 
 class Controller(Protocol):
     """Takes matrices and drives their sweeps. Called from several threads."""
 
-    def submit(self, document: Document) -> str:
-        """Store the sweep of a matrix, let it start, and return its id.
+    def submit(
+        self,
+        document: Document,
+        *,
+        priority: int = 0,
+        max_parallel: int | None = None,
+        key_id: str | None = None,
+        sweep_id: str | None = None,
+    ) -> str:
+        """Store the sweep of a matrix, let it start, and return its id: ``sweep_id``, or else a new one.
+
+        ``priority``: sweeps of a higher one come first. ``max_parallel``: so many of its runs at once, at most.
+        ``key_id``: the API key that it is submitted with.
 
         Raises:
             MatrixError: if the matrix cannot be expanded.
+        """
+        ...
+
+    def preview(self, document: Document) -> Preview:
+        """What ``submit`` would make of a matrix; nothing is stored or started.
+
+        Raises:
+            MatrixError: as ``submit``.
         """
         ...
 

@@ -127,12 +127,63 @@ _FILES = Forms(
     }
 )
 
+_KEY = {
+    "id": "692bc2d47f1e",
+    "prefix": "sp_692bc2d47f1e",
+    "name": "nightly CI",
+    "scope": "submit",
+    "created_at": _BEGIN,
+    "created_by": "command line",
+    "expires_at": "2027-02-28T02:15:00Z",
+    "last_used_at": _END,
+    "revoked_at": None,
+    "usable": True,
+}
+_PREVIEW_CELL = {
+    "id": CELL,
+    "name": "sp-full-graph",
+    "expect": ["pass"],
+    "checks": ["audit", "compile", "residual", "outputs"],
+    "requested": {"tensor_parallel_size": 2, "compilation_config.pass_config.enable_sp": True},
+    "effective": {"tensor_parallel_size": 2, "compilation_config.pass_config.enable_sp": True},
+    "changes": [],
+    "ranks": 2,
+    "environment": "default",
+    "duplicate_of": None,
+    "cannot_run": None,
+    "notes": [],
+}
+
 BODIES: dict[str, Any] = {
+    "preview_sweep": Forms({"application/json": _MATRIX, "application/yaml": _MATRIX_TEXT}),
+    "create_key": {"name": "nightly CI", "scope": "submit", "lifetime": "90d"},
+    "change_key": {"lifetime": "90d"},
     "submit_sweep": Forms({"application/json": _MATRIX, "application/yaml": _MATRIX_TEXT}),
     "rerun_cells": {"cells": [CELL]},
 }
 
 ANSWERS: dict[str, Any] = {
+    "preview_sweep": {"name": "quickstart", "cells": [_PREVIEW_CELL], "runs": 1, "environments": {}},
+    "create_key": {**_KEY, "last_used_at": None, "key": "sp_692bc2d47f1e_" + "x" * 43},
+    "list_keys": {"keys": [_KEY], "next": None},
+    "get_key": _KEY,
+    "change_key": _KEY,
+    "revoke_key": {**_KEY, "revoked_at": _END, "usable": False},
+    "list_audit": {
+        "entries": [
+            {
+                "id": 17,
+                "at": _BEGIN,
+                "key_id": "692bc2d47f1e",
+                "actor": "nightly CI",
+                "action": "POST",
+                "target": f"/v1/sweeps/{SWEEP}",
+                "status": 201,
+                "client": "10.0.0.7",
+            }
+        ],
+        "next": None,
+    },
     "submit_sweep": {"id": SWEEP},
     "list_sweeps": {"sweeps": [_SUMMARY], "next": SWEEP},
     "get_sweep": {

@@ -27,6 +27,11 @@ FAILURES = {
     "artifacts-removed": Failure(
         HTTPStatus.GONE, "the files of the sweep were removed", "the files of this sweep were removed at 2026-11-30"
     ),
+    "artifacts-away": Failure(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "the place that files are kept at, `SHARDPROOF_ARTIFACTS_URL`, does not answer",
+        "cold/engine.log cannot be read at s3://bucket: the endpoint does not answer",
+    ),
     "wrong-state": Failure(
         HTTPStatus.CONFLICT,
         "what is asked is not possible in the state that the sweep or cell is in",
@@ -61,6 +66,57 @@ FAILURES = {
         "the body is larger than `SHARDPROOF_BODY_LIMIT_BYTES`",
         "the body is larger than 1048576 bytes; send a smaller matrix or raise SHARDPROOF_BODY_LIMIT_BYTES",
     ),
+    "key-needed": Failure(
+        HTTPStatus.UNAUTHORIZED,
+        "there are keys, and the request has none that opens anything",
+        "this needs an API key: send it as Authorization: Bearer KEY, or log in at /login",
+    ),
+    "scope-missing": Failure(
+        HTTPStatus.FORBIDDEN,
+        "the key may not do this",
+        "this needs a key with the scope submit; nightly CI has read",
+    ),
+    "cross-site": Failure(
+        HTTPStatus.FORBIDDEN,
+        "a page from elsewhere made a browser send this, without a key in its header",
+        "a page of http://other.example cannot change anything here; send an API key with the request",
+    ),
+    "csrf": Failure(
+        HTTPStatus.FORBIDDEN,
+        "a session changes something without the token of its pages",
+        "this session's form token is missing or old (csrf, or the header X-CSRF-Token); reload the page",
+    ),
+    "foreign-host": Failure(
+        HTTPStatus.FORBIDDEN,
+        "there are no keys, and the request is addressed to a name in a domain",
+        "without keys this answers on loopback only, not as other.example; make a key with `shardproof keys create`",
+    ),
+    "rate-limited": Failure(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "the key makes more than `SHARDPROOF_RATE_LIMIT_PER_MINUTE` requests; `Retry-After` says when to go on",
+        "too many requests; wait 0.1 s",
+    ),
+    "malformed-request": Failure(
+        HTTPStatus.BAD_REQUEST,
+        "the body cannot be read, or an address holds U+0000",
+        "path and parameters cannot hold the character U+0000",
+    ),
+    "idempotency-key-reused": Failure(
+        HTTPStatus.CONFLICT,
+        "the `Idempotency-Key` was sent with another request",
+        "this Idempotency-Key was sent with another request before; take a new one for each submission",
+    ),
+    "if-match-needed": Failure(
+        HTTPStatus.PRECONDITION_REQUIRED,
+        "there is no `If-Match`",
+        "read this first, and send its ETag as If-Match, so that nobody else's change is overwritten",
+    ),
+    "changed-since": Failure(
+        HTTPStatus.PRECONDITION_FAILED,
+        "somebody changed it since it was read",
+        "somebody changed this since you read it; read it again, and send its ETag as If-Match",
+    ),
+    "unknown-key": Failure(HTTPStatus.NOT_FOUND, "there is no such key", "there is no key 'nope'"),
     "too-many-streams": Failure(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "so many streams of events are open already",
@@ -89,13 +145,19 @@ OF_A_PARAMETER = {
     "sweep_id": ("unknown-sweep",),
     "cell_id": ("unknown-cell",),
     "run_id": ("unknown-run",),
+    "key_id": ("unknown-key",),
     "path": ("unknown-artifact", "artifacts-removed"),
     "arm": ("unknown-artifact", "artifacts-removed"),
 }
 _MATRIX = ("invalid-matrix", "malformed-json", "not-utf-8", "unsupported-media-type", "body-too-large")
 
+_OF_ALL = ("key-needed", "scope-missing", "rate-limited", "malformed-request", "body-too-large")
+
 OF_AN_OPERATION = {
-    "submit_sweep": _MATRIX,
+    "submit_sweep": (*_MATRIX, "idempotency-key-reused"),
+    "preview_sweep": _MATRIX,
+    "create_key": ("invalid-request",),
+    "change_key": ("invalid-request", "if-match-needed", "changed-since"),
     "clone_sweep": ("invalid-matrix",),
     "cancel_sweep": ("wrong-state",),
     "cancel_cell": ("wrong-state",),
@@ -104,6 +166,10 @@ OF_AN_OPERATION = {
     "stream_sweep": ("too-many-streams",),
     "stream_run": ("too-many-streams",),
     "list_nodes": ("no-cluster",),
+    "list_artifacts": ("artifacts-away",),
+    "list_logs": ("artifacts-away",),
+    "download_artifact": ("artifacts-away",),
+    "read_log": ("artifacts-away",),
 }
 """Besides what follows from an operation's parameters."""
 
@@ -118,7 +184,7 @@ def codes_of(operation: dict[str, Any]) -> list[str]:
         codes.append("invalid-request")
     if any(parameter["name"] == "after" and "integer" not in str(parameter["schema"]) for parameter in parameters):
         codes.append("invalid-cursor")
-    return list(dict.fromkeys([*codes, "internal-error"]))
+    return list(dict.fromkeys([*codes, *_OF_ALL, "internal-error"]))
 
 
 def by_status(codes: Iterable[str]) -> dict[HTTPStatus, list[str]]:

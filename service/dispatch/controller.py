@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -28,11 +26,14 @@ from service.dispatch.leadership import Alone, Elected
 from service.dispatch.patience import patiently
 from service.dispatch.placement import refuse_what_never_fits
 from service.dispatch.plan import plan
+from service.dispatch.preview import preview
 from service.domain.document import Document, from_tree
+from service.domain.preview import Preview
 from service.settings import Settings
 from service.store import Store, repositories
 from service.store.queue_records import SHARED
 from service.store.records import SweepState
+from service.sweep_ids import new_sweep_id
 from workers.zygote.client import Zygote, can_offer
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class Controller:
         priority: int = 0,
         max_parallel: int | None = None,
         key_id: str | None = None,
+        sweep_id: str | None = None,
     ) -> str:
         """Store the sweep of a matrix (or of its cell ``only``), let it start, and return its id.
 
@@ -81,6 +83,7 @@ class Controller:
             priority: sweeps of a higher one come first, then older ones.
             max_parallel: so many runs of it at once, at most.
             key_id: the API key that it is submitted with.
+            sweep_id: the id it is to have, where somebody chose it before.
 
         Raises:
             MatrixError: with every problem of the matrix, before anything is stored.
@@ -89,7 +92,7 @@ class Controller:
         planned = plan(document, self._settings, only)
         if self._settings.cluster_address is not None:
             refuse_what_never_fits(document, planned, self._connection, self._settings)
-        sweep_id = _new_id()
+        sweep_id = sweep_id or new_sweep_id()
         terms = Terms(self._queue, priority, max_parallel, key_id)
         with self._store.transaction() as session:
             accept(session, sweep_id, self._owner, planned, terms, self._settings)
@@ -99,6 +102,14 @@ class Controller:
         self._look_whether_ended(sweep_id)
         self._wake()
         return sweep_id
+
+    def preview(self, document: Document) -> Preview:
+        """What ``submit`` would make of a matrix; nothing is stored or started.
+
+        Raises:
+            MatrixError, EngineEnvironmentError: as ``submit``.
+        """
+        return preview(plan(document, self._settings))
 
     def cancel(self, sweep_id: str, cell_id: str | None = None) -> None:
         """Cancel what has not ended of a sweep, or one cell. Its slots are free within seconds.
@@ -142,9 +153,7 @@ class Controller:
         if self._connection():
             return None
         error = self._connection.error
-        return (
-            f"Ray cannot be used: {error}" if error else "Ray is not there yet; submitted sweeps wait for it"
-        )
+        return f"Ray cannot be used: {error}" if error else "Ray is not there yet; submitted sweeps wait for it"
 
     @property
     def leads(self) -> bool:
@@ -308,8 +317,3 @@ def _zygotes(settings: Settings) -> list[Zygote]:
         # Whoever submits a matrix is told.
         return []
     return [Zygote(str(settings.python), folder, number, for_ranks) for number in range(2)]
-
-
-def _new_id() -> str:
-    """Sorts by time."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def described() -> dict[str, Any]:
     store = open_store("sqlite://")
-    found: dict[str, Any] = make_client(store).get("/openapi.json").json()
+    found: dict[str, Any] = make_client(store).app.openapi()
     store.close()
     return found
 

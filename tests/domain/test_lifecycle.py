@@ -1,4 +1,4 @@
-"""How far things got: every step of the table may be taken and no other; no order of events loses or doubles any."""
+"""How far things got: every step of the table may be taken and no other, and no order of events loses any."""
 
 from __future__ import annotations
 

@@ -31,7 +31,19 @@ from workers.protocol.evidence import Evidence, Exercised, SequenceParallelism
 from workers.protocol.fallback import ArmFallback, Fallback, FallbackOp, RankFallback
 from workers.protocol.outputs import Difference, OutputClass, OutputComparison
 from workers.protocol.residual import Divergence, Floor, Invariant, Onset, Residual, SiteScore
-from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, Recorded, RunSpec, Trial
+from workers.protocol.runs import (
+    AGAIN,
+    ROUNDING,
+    ArmSpec,
+    ArtifactsPlace,
+    BatchPlan,
+    Event,
+    Fault,
+    Policy,
+    Recorded,
+    RunSpec,
+    Trial,
+)
 from workers.protocol.starts import Compile, KeyDifference, KeyFactor, TimedStart
 from workers.protocol.times import (
     Artifacts,
@@ -74,6 +86,7 @@ __all__ = [
     "ArmReport",
     "ArmSpec",
     "Artifacts",
+    "ArtifactsPlace",
     "AuditCell",
     "AuditReply",
     "AuditRequest",

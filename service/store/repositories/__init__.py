@@ -7,6 +7,7 @@ Functions that name something which is not there raise ``UnknownRecord``; steps 
 ``InvalidTransition``. Both leave the unit of work to roll back.
 """
 
+from service.store.repositories import access, audit
 from service.store.repositories.arms import finish_arm, forget_arm, get_arm, hold_arm, lease_arm, release_arms
 from service.store.repositories.cells import (
     abandoned_cells,
@@ -74,13 +75,15 @@ __all__ = [
     "abandoned_cells",
     "abandoned_fires",
     "abandoned_sweeps",
+    "access",
     "add_events",
     "ask_again",
+    "audit",
     "cells_of",
+    "change_queue",
     "change_schedule",
     "claim_asked",
     "claim_due",
-    "change_queue",
     "conclude_cell",
     "conclude_fire",
     "count_waits",
