@@ -78,7 +78,9 @@ def postgres_server(settings: Mapping[str, str] = THROWN_AWAY) -> Iterator[Postg
     Raises:
         StoreError: when the extra is not installed, or the server does not start.
     """
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
+    # Root's own temporary folder may be closed to the server's user.
+    place = "/tmp" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         user = _user(folder)
         binaries = _binaries(folder, user)
