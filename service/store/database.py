@@ -22,14 +22,13 @@ import sqlalchemy
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from pydantic_core import from_json
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from service.store.plain import dump_json
+from service.store.plain import dump_json, load_json
 from service.store.trouble import BUSY_TIMEOUT_MS, StoreError, StoreUnavailable, Trouble, trouble_of
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -102,7 +101,7 @@ def create_engine(url: str) -> Engine:
     """An engine for ``url``: one writer at a time, the others wait; on SQLite also a log ahead and foreign keys."""
     if make_url(url).get_backend_name() in ("postgresql", "postgres"):
         return _postgresql(make_url(url))
-    engine = sqlalchemy.create_engine(url, json_serializer=dump_json, json_deserializer=from_json)
+    engine = sqlalchemy.create_engine(url, json_serializer=dump_json, json_deserializer=load_json)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -116,7 +115,7 @@ def _postgresql(url: URL) -> Engine:
     engine = sqlalchemy.create_engine(
         named,
         json_serializer=dump_json,
-        json_deserializer=from_json,
+        json_deserializer=load_json,
         pool_pre_ping=True,
         connect_args=timeout,
     )

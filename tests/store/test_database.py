@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from service.store import Store, StoreError, open_store, repositories
 from service.store.database import create_engine, upgrade
-from service.store.plain import dump_json
+from service.store.plain import dump_json, load_json
 from service.store.records import NewEvent, UnknownRecord
 from store.samples import SWEEP, add_sweep, sweep
 
@@ -148,6 +148,12 @@ def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
 def test_numbers_that_json_lacks_are_named() -> None:
     stored = json.loads(dump_json({"a": [math.inf, -math.inf, (math.nan, 1.5)], "b": True}))
     assert stored == {"a": ["Infinity", "-Infinity", ["NaN", 1.5]], "b": True}
+
+
+def test_half_a_character_is_no_json() -> None:
+    assert json.loads(dump_json({"a": "x\ud800y", "b": "\N{ROCKET} ü"})) == {"a": "x?y", "b": "\N{ROCKET} ü"}
+    assert load_json(dump_json(["\ud83d\ude80", "\N{ROCKET}"])) == ["??", "\N{ROCKET}"]
+    assert load_json(json.dumps("x\ud800y")) == "x\ud800y", "as it was stored before"
 
 
 def run_together(work: Any, count: int) -> None:
