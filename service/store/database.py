@@ -127,7 +127,7 @@ def _reader_options(engine: Engine) -> dict[str, Any]:
     if engine.dialect.name != "postgresql":
         return {_READ_ONLY: True}
     # PostgreSQL's default shows each statement what was committed before it: a report would mix two states.
-    return {_READ_ONLY: True, "isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    return {_READ_ONLY: True, "isolation_level": "REPEATABLE READ"}
 
 
 def upgrade(url: str) -> None:
@@ -197,7 +197,11 @@ def _begin_sqlite(connection: Connection) -> None:
 def _begin_postgresql(connection: Connection) -> None:
     # Ids of events are cursors: given out by writers side by side, a smaller one could show after a larger one had
     # been read, and be skipped for ever.
-    if not connection.get_execution_options().get(_READ_ONLY, False):
+    if connection.get_execution_options().get(_READ_ONLY, False):
+        # Not by an option of the connection: given back, it would ask for a transaction that writes ever after, also
+        # where the server has been told that nobody may.
+        connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+    else:
         connection.exec_driver_sql(
             f"SET LOCAL lock_timeout = {BUSY_TIMEOUT_MS}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_WRITER_MS}; "

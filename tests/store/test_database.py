@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from service.store import Store, StoreError, open_store, repositories
 from service.store.database import create_engine, upgrade
@@ -70,6 +70,14 @@ def test_what_a_reader_changes_is_not_kept(store: Store) -> None:
         repositories.end_sweep(session, SWEEP)
     with store.reading() as session:
         assert repositories.get_sweep(session, SWEEP).ended_at is None
+
+
+def test_a_reader_on_postgresql_may_not_write(postgres_url: str) -> None:
+    store = open_store(postgres_url)
+    with pytest.raises(DBAPIError, match="read-only transaction"), store.reading() as session:
+        session.execute(text("DELETE FROM sweeps"))
+    add_sweep(store)
+    store.close()
 
 
 def test_writers_in_two_threads_both_succeed(store: Store) -> None:
