@@ -12,7 +12,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,12 +23,12 @@ import psutil
 from service.app import create_app
 from service.bench import READS
 from service.reads.load import load
-from service.reads.measure import Times, measure
+from service.reads.measure import measure
 from service.reads.shape import Shape
 from service.settings import Settings
-from service.store import Store, StoreError
+from service.store import Store
 from service.store.database import create_engine, upgrade
-from service.store.local_postgres import postgres_server
+from service.store.local_postgres import NotInstalled, postgres_server
 from workers.bench import LESS
 
 GOAL_MS = 50.0
@@ -57,18 +57,19 @@ class Filled:
 def reads(settings: Settings, quick: bool) -> dict[str, Any]:
     """Measure every list and reports on each database; see ``service.bench.run_bench`` for what comes back."""
     shape = Shape(QUICK_RUNS if quick else RUNS)
+    times = QUICK_TIMES if quick else TIMES
     rows: list[dict[str, Any]] = []
     notes: list[str] = [_loaded(shape)]
-    with ExitStack() as held:
-        for database in (_sqlite, _postgresql):
-            try:
-                filled = held.enter_context(database(shape))
-            except StoreError as error:
-                notes.append(f"PostgreSQL was left out: {error}")
-                continue
-            times, others = _measured(filled.store, settings, shape, QUICK_TIMES if quick else TIMES)
-            rows += [item.row(filled.name) for item in times]
-            notes.append(f"{filled.name} took {filled.loading_s:.0f} s to load")
+    others: list[str] = []
+    for database in (_sqlite, _postgresql):
+        try:
+            with database(shape) as filled:
+                taken, others = asyncio.run(measure(create_app(settings, filled.store, _NoController()), shape, times))
+        except NotInstalled as error:
+            notes.append(f"PostgreSQL was left out: {error}")
+            continue
+        rows += [item.row(filled.name) for item in taken]
+        notes.append(f"{filled.name} took {filled.loading_s:.0f} s to load")
     if others:
         notes.append(f"not measured, since nothing was loaded for it: {', '.join(others)}")
     worst = max(rows, key=lambda row: float(row["p99_ms"]))
@@ -83,10 +84,6 @@ def reads(settings: Settings, quick: bool) -> dict[str, Any]:
         "environment": _environment(),
         "notes": notes,
     }
-
-
-def _measured(store: Store, settings: Settings, shape: Shape, times: int) -> tuple[list[Times], list[str]]:
-    return asyncio.run(measure(create_app(settings, store, _NoController()), shape, times))
 
 
 @contextmanager

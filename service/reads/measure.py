@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI
@@ -55,12 +56,11 @@ async def measure(app: FastAPI, shape: Shape, times: int) -> tuple[list[Times], 
     async with AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
         found, others = lists(app)
         taken = [await _pages(client, asked, sweeps, times, chance) for asked in found]
-        for path in ONE:
-            taken.append(await _singles(client, Times(path), _named(path, sweeps, chance), times))
+        taken.append(await _singles(client, Times(ONE), _of(ONE, taking_turns(sweeps, chance), chance), times))
         for cells in (Shape.SMALL, Shape.LARGE):
             whole = [sweep for sweep in sweeps if sweep.whole and not sweep.active and len(sweep.cells) == cells]
-            name = Times(f"{REPORT} of {cells} cells")
-            taken.append(await _singles(client, name, _named(REPORT, whole, chance), times))
+            paths = _of(REPORT, (chance.choice(whole) for _ in range(times + UNTIMED)), chance)
+            taken.append(await _singles(client, Times(f"{REPORT} of {cells} cells"), paths, times))
     return taken, others
 
 
@@ -81,15 +81,16 @@ async def _pages(client: AsyncClient, asked: Asked, sweeps: list[Sweep], times: 
     return _counted(taken)
 
 
-async def _singles(client: AsyncClient, taken: Times, named: Callable[[], str], times: int) -> Times:
-    for _ in range(times + UNTIMED):
-        await _timed(client, taken, named())
+async def _singles(client: AsyncClient, taken: Times, paths: Iterator[str], times: int) -> Times:
+    for path in islice(paths, times + UNTIMED):
+        await _timed(client, taken, path)
     return _counted(taken)
 
 
-def _named(path: str, sweeps: list[Sweep], chance: random.Random) -> Callable[[], str]:
-    asked, turns = Asked(path, ("sweep_id",)), taking_turns(sweeps, chance)
-    return lambda: asked.of(next(turns) if path != REPORT else chance.choice(sweeps), chance)
+def _of(path: str, sweeps: Iterator[Sweep], chance: random.Random) -> Iterator[str]:
+    """The path for each of ``sweeps``."""
+    asked = Asked(path, ("sweep_id",))
+    return (asked.of(sweep, chance) for sweep in sweeps)
 
 
 async def _timed(

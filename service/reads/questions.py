@@ -24,7 +24,7 @@ DEEPEST = 40
 
 MOST = 100
 REPORT = "/v1/sweeps/{sweep_id}/report"
-ONE = ("/v1/sweeps/{sweep_id}",)
+ONE = "/v1/sweeps/{sweep_id}"
 
 
 @dataclass(frozen=True)

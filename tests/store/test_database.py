@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from service.store import Store, StoreError, open_store, repositories
 from service.store.database import create_engine, upgrade
-from service.store.plain import dump_json
+from service.store.plain import dump_json, load_json
 from service.store.records import NewEvent, UnknownRecord
 from store.samples import SWEEP, add_sweep, sweep
 
@@ -70,6 +70,14 @@ def test_what_a_reader_changes_is_not_kept(store: Store) -> None:
         repositories.end_sweep(session, SWEEP)
     with store.reading() as session:
         assert repositories.get_sweep(session, SWEEP).ended_at is None
+
+
+def test_a_reader_on_postgresql_may_not_write(postgres_url: str) -> None:
+    store = open_store(postgres_url)
+    with pytest.raises(DBAPIError, match="read-only transaction"), store.reading() as session:
+        session.execute(text("DELETE FROM sweeps"))
+    add_sweep(store)
+    store.close()
 
 
 def test_writers_in_two_threads_both_succeed(store: Store) -> None:
@@ -148,6 +156,12 @@ def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
 def test_numbers_that_json_lacks_are_named() -> None:
     stored = json.loads(dump_json({"a": [math.inf, -math.inf, (math.nan, 1.5)], "b": True}))
     assert stored == {"a": ["Infinity", "-Infinity", ["NaN", 1.5]], "b": True}
+
+
+def test_half_a_character_is_no_json() -> None:
+    assert json.loads(dump_json({"a": "x\ud800y", "b": "\N{ROCKET} ü"})) == {"a": "x?y", "b": "\N{ROCKET} ü"}
+    assert load_json(dump_json(["\ud83d\ude80", "\N{ROCKET}"])) == ["??", "\N{ROCKET}"]
+    assert load_json(json.dumps("x\ud800y")) == "x\ud800y", "as it was stored before"
 
 
 def run_together(work: Any, count: int) -> None:

@@ -74,6 +74,8 @@ def sweeps_of(url: str) -> list[str]:
 @pytest.mark.parametrize(("make", "trouble"), [(read_only, Trouble.READ_ONLY), (full, Trouble.FULL)])
 def test_what_cannot_be_stored_is_refused_whole(url: str, make: Callable[[str], Engine], trouble: Trouble) -> None:
     store = Store(make(url))
+    with store.reading() as session:
+        assert len(repositories.list_sweeps(session, limit=10)) == 1
     with pytest.raises(StoreUnavailable) as caught:
         add_large_sweep(store)
     assert caught.value.trouble is trouble
