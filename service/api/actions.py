@@ -8,9 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from service.api.dependencies import ControllerDependency
+from service.admission import admit
+from service.api.dependencies import ControllerDependency, SettingsDependency, StoreDependency
 from service.api.problems import RESPONSES
 from service.api.schemas import Created
+from service.domain.document import from_tree
+from service.store import repositories
 
 MOST_CELLS = 10_000
 
@@ -65,8 +68,19 @@ def rerun_cell(sweep_id: str, cell_id: str, controller: ControllerDependency) ->
 
 
 @router.post("/sweeps/{sweep_id}/clone", status_code=HTTPStatus.CREATED)
-def clone_sweep(sweep_id: str, request: Request, response: Response, controller: ControllerDependency) -> Created:
+def clone_sweep(
+    sweep_id: str,
+    request: Request,
+    response: Response,
+    store: StoreDependency,
+    settings: SettingsDependency,
+    controller: ControllerDependency,
+) -> Created:
     """Submit the matrix of a sweep once more. Location is where to watch the new one."""
+    with store.reading() as session:
+        matrix = repositories.get_sweep(session, sweep_id).matrix
+    # It may be the operator's own, who may set more than is admitted from outside.
+    admit(from_tree(matrix), settings)
     created = controller.clone(sweep_id)
     path = request.app.url_path_for("get_sweep", sweep_id=created)
     response.headers["Location"] = request.scope.get("root_path", "") + path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from api.test_problems import assert_problem
 from service.app import create_app
 from service.dispatch import controller as controllers
 from service.dispatch.controller import Controller
-from service.store import Store
+from service.store import Store, repositories
+from service.store.records import NewSweep
 from workers.protocol import Check
 
 
@@ -117,3 +119,14 @@ def test_a_clone_is_a_new_sweep_of_the_same_matrix(sweep: tuple[Client, str]) ->
     matrices = [client.get(f"/v1/sweeps/{name}/report").json()["sweep"]["matrix"] for name in (sweep_id, clone)]
     assert matrices[0] == matrices[1] == {"name": "scripted"}
     assert states(client, clone) == {"a": "queued", "b": "queued"}
+
+
+def test_what_the_operator_alone_may_set_is_not_cloned_from_outside(sweep: tuple[Client, str], store: Store) -> None:
+    client, _ = sweep
+    matrix = {"name": "operators", "engine": {"model": "tiny:llama", "trust_remote_code": True}}
+    with store.transaction() as session:
+        new = NewSweep("20260101-000000-abcdef", "operators", datetime.now(UTC), "me", matrix, {})
+        repositories.create_sweep(session, new, [])
+    problem = assert_problem(client.post("/v1/sweeps/20260101-000000-abcdef/clone"), 422, "invalid-matrix")
+    assert "trust_remote_code" in str(problem["errors"])
+    assert len(client.get("/v1/sweeps").json()["sweeps"]) == 2

@@ -18,8 +18,10 @@ from store.samples import SWEEP, add_sweep, cell, evidence, finish, sweep
 from service import cli
 from service.app import create_app
 from service.domain.document import Document
+from service.domain.keys import Scope
 from service.domain.lifecycle import State
 from service.domain.verdict import Verdict
+from service.keyring import Keyring
 from service.settings import Settings
 from service.store import Store, open_store, repositories
 
@@ -36,15 +38,17 @@ class EndingController(StoringController):
     def submit(self, document: Document, *, sweep_id: str | None = None, **terms: Any) -> str:
         if "name" not in document.tree:
             return super().submit(document, sweep_id=sweep_id, **terms)
+        assert sweep_id is not None, "the client sends an idempotency key"
+        self.terms.append(terms)
         verdict = Verdict(document.tree["name"])
         with self._store.transaction() as session:
-            repositories.create_sweep(session, sweep("sweep-1", name="told"), [cell("c0", "the cell")])
+            repositories.create_sweep(session, sweep(sweep_id, name="told"), [cell("c0", "the cell")])
             for state in (State.QUEUED, State.LEASED, State.RUNNING):
-                repositories.set_cell_state(session, "sweep-1", "c0", state)
+                repositories.set_cell_state(session, sweep_id, "c0", state)
             ok, reasons = verdict is Verdict.PASS, [f"{verdict}: in words"]
-            repositories.conclude_cell(session, "sweep-1", "c0", verdict, ok, reasons, State.FINISHED)
-            repositories.end_sweep(session, "sweep-1")
-        return "sweep-1"
+            repositories.conclude_cell(session, sweep_id, "c0", verdict, ok, reasons, State.FINISHED)
+            repositories.end_sweep(session, sweep_id)
+        return sweep_id
 
     def cancel(self, sweep_id: str, cell_id: str | None = None) -> None:
         self.asked.append(("cancel", sweep_id, cell_id))
@@ -103,21 +107,30 @@ def test_ci_submits_waits_and_reads_how_it_went(
     )
     assert left == status
     printed = capsys.readouterr().out
-    assert printed.splitlines()[0] == "sweep-1"
+    sweep_id = printed.splitlines()[0]
     assert verdict in printed
     suites = ElementTree.parse(files[0]).getroot()
     counted = (suites.get("tests"), suites.get("failures"), suites.get("errors"))
     assert counted == {"pass": ("1", "0", "0"), "fail-residual": ("1", "1", "0"), "crashed": ("1", "0", "1")}[verdict]
     said = [str(found.get("message")) for found in suites.iter() if found.tag in ("failure", "error")]
     assert said == ([] if status == 0 else [f"{verdict}: in words"])
-    assert json.loads(files[1].read_text())["sweep"]["id"] == "sweep-1"
+    assert json.loads(files[1].read_text())["sweep"]["id"] == sweep_id
 
 
 def test_without_waiting_only_the_id_is_printed(
-    home: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path,
+    url: str,
+    store: Store,
+    controller: EndingController,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert shardproof(monkeypatch, "submit", matrix(home, "crashed"), "--url", url) == 0
-    assert capsys.readouterr().out == "sweep-1\n"
+    terms = ("--priority", 3, "--max-parallel", 2)
+    assert shardproof(monkeypatch, "submit", matrix(home, "crashed"), *terms, "--url", url) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    with store.reading() as session:
+        assert repositories.get_sweep(session, line).name == "told"
+    assert (controller.terms[-1]["priority"], controller.terms[-1]["max_parallel"]) == (3, 2)
 
 
 def test_a_matrix_that_cannot_be_used_is_status_2(
@@ -199,3 +212,17 @@ def test_status_asks_a_controller(
     finish(store, "c0", evidence())
     assert shardproof(monkeypatch, "status", SWEEP, "--url", url) == 0
     assert "cell c0" in capsys.readouterr().out
+
+
+def test_with_keys_the_one_in_the_environment_is_sent(
+    home: Path, url: str, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = Keyring(store).create("ci", Scope.SUBMIT, None, "test")
+    command = ("submit", matrix(home, "pass"), "--wait", "--junit", home / "results.xml", "--url", url)
+    assert shardproof(monkeypatch, *command) == 2
+    assert not (home / "results.xml").exists()
+    monkeypatch.setenv("SHARDPROOF_KEY", text)
+    assert shardproof(monkeypatch, *command) == 0
+    assert (home / "results.xml").exists()
+    printed = capsys.readouterr()
+    assert text not in printed.out + printed.err

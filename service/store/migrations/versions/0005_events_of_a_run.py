@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0007"
-down_revision = "0003_counts_of_sweeps"
+revision = "0005"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 

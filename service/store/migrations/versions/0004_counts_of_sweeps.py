@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0003_counts_of_sweeps"
-down_revision = "0003_queue"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 
