@@ -40,6 +40,16 @@ def test_a_schedule_is_created_and_read_back(client: Client) -> None:
     assert read.json()["next_at"] is not None
 
 
+def test_a_schedule_sets_no_more_than_a_submitted_matrix_may(client: Client) -> None:
+    """Else whoever may submit could have at night what is refused by day."""
+    code = {"name": "nightly", "engine": {"model": "tiny:llama", "trust_remote_code": True}}
+    assert_problem(client.post("/v1/schedules", json=NIGHTLY | {"matrix": code}), 422, "invalid-matrix")
+    add(client)
+    changed = client.patch("/v1/schedules/nightly", json={"matrix": code}, headers=if_match('"1"'))
+    assert_problem(changed, 422, "invalid-matrix")
+    assert client.get("/v1/schedules/nightly").json()["matrix"] == NIGHTLY["matrix"]
+
+
 def test_only_what_is_needed_has_to_be_written(client: Client) -> None:
     least = {key: NIGHTLY[key] for key in ("name", "cron", "matrix")}
     found = client.post("/v1/schedules", json=least).json()
