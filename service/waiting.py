@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.store.records import EventRecord
+from service.store.records import RUN_LOST, EventRecord
 from workers.protocol import Role
 
 Arm = tuple[str | None, str | None, Role | None]
@@ -22,6 +22,8 @@ class Waiting:
             self._phases[arm] = {}
         elif event.kind == "arm-finished":
             self._phases.pop(arm, None)
+        elif event.kind == RUN_LOST:
+            self._phases = {other: phases for other, phases in self._phases.items() if other[0] != event.run_id}
         elif event.kind == "phase" and arm in self._phases:
             self._phases[arm][event.rank] = (str(event.data.get("name", "")), now)
 

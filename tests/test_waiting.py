@@ -51,3 +51,12 @@ def test_shared_arms_are_waited_for_too() -> None:
     shared = {"cell_id": None, "run_id": None, "arm": Role.REFERENCE}
     found = waiting(started(**shared), phase("import", 101.0, **shared), started(cell_id="c2"))
     assert found.lines(NAMES, 102.0) == ["reference  main  import  1 s", "sp off  probe  starting"]
+
+
+def test_what_a_lost_run_was_at_is_shown_no_more() -> None:
+    lost = {"kind": "run-lost", "at": 120.0, "arm": None, "data": {"name": "its node is gone"}}
+    again = {"run_id": "r2", "at": 130.0, "kind": "arm-started"}
+    found = waiting(started(), phase("inductor", 105.0, 0), lost, again)
+    assert found.lines(NAMES, 140.0) == ["sp on  probe  starting"]
+    other = waiting(started(), phase("inductor", 105.0, 0), {**lost, "run_id": "another"})
+    assert other.lines(NAMES, 140.0) == ["sp on  probe  rank 0  inductor  35 s"]

@@ -36,11 +36,8 @@ from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import repositories
 from service.store.queue_records import JobKind, JobRecord
-from service.store.records import CellRecord, NewEvent
+from service.store.records import RUN_LOST, CellRecord, NewEvent
 from workers.protocol import ArmReport, Evidence, Outcome, RunSpec
-
-RUN_LOST = "run-lost"
-"""Kind of the event that tells of a run that was lost and of what comes next."""
 
 _ARM_ENDS = {Outcome.OK: Kind.FINISH, Outcome.CRASHED: Kind.FAIL, Outcome.TIMED_OUT: Kind.TIME_OUT}
 

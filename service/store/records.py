@@ -184,6 +184,10 @@ class ArmRecord:
     owner: str
 
 
+RUN_LOST = "run-lost"
+"""Kind of the event that a run was lost with its actor, node or controller; what is run again has another run."""
+
+
 @dataclass(frozen=True)
 class NewEvent:
     """Something that happened to a sweep, or within it to a cell or a run. ``at`` is Unix time."""

@@ -12,13 +12,12 @@ import ray
 
 from dispatch.scripted import Asked, cells, controlling, has_ended, settings_in, short_folder, submit, until
 from service.dispatch.controller import Controller
-from service.dispatch.courses import RUN_LOST
 from service.dispatch.dispatcher import MOST_WAITING
 from service.domain.lifecycle import InvalidTransition, State
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import Store, repositories
-from service.store.records import RunRecord, UnknownRecord
+from service.store.records import RUN_LOST, RunRecord, UnknownRecord
 from workers.protocol import Check
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
