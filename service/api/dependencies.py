@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from service.admission import admit
 from service.api.controller import Controller
 from service.api.problems import ProblemError
 from service.domain.document import Document, from_tree, parse
@@ -38,22 +39,18 @@ ControllerDependency = Annotated[Controller, Depends(_controller)]
 SettingsDependency = Annotated[Settings, Depends(_settings)]
 
 
-async def _body(request: Request, settings: SettingsDependency) -> bytes:
-    """The body, read no further than its limit: what a client announces is not to be trusted."""
-    limit = settings.body_limit_bytes
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limit:
-        _too_large(limit)
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            _too_large(limit)
-    return bytes(body)
+async def _body(request: Request) -> bytes:
+    return await request.body()
 
 
 # Not a coroutine: parsing a large matrix takes a while, and in a thread it does not hold up other requests.
 def _document(request: Request, body: Annotated[bytes, Depends(_body)], settings: SettingsDependency) -> Document:
+    document = _parsed(request, body, settings)
+    admit(document, settings)
+    return document
+
+
+def _parsed(request: Request, body: bytes, settings: Settings) -> Document:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type in JSON_TYPES:
         return from_tree(_json(_text(body)))
@@ -79,7 +76,11 @@ def _json_body(request: Request, body: Annotated[bytes, Depends(_body)]) -> Any:
 
 
 DocumentDependency = Annotated[Document, Depends(_document)]
+"""The matrix in the body, which sets nothing but what the operator allows."""
+
 JsonDependency = Annotated[Any, Depends(_json_body)]
+BodyDependency = Annotated[bytes, Depends(_body)]
+"""The body as it came."""
 
 _CONTENT = {"schema": {"type": "object", "description": "A matrix, as in a matrix file"}}
 
@@ -105,11 +106,3 @@ def _json(text: str) -> Any:
         raise ProblemError(HTTPStatus.BAD_REQUEST, "malformed-json", "the JSON is nested too deeply") from error
     except ValueError as error:
         raise ProblemError(HTTPStatus.BAD_REQUEST, "malformed-json", f"the body is not JSON: {error}") from error
-
-
-def _too_large(limit: int) -> NoReturn:
-    raise ProblemError(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        "body-too-large",
-        f"the body is larger than {limit} bytes; send a smaller matrix or raise SHARDPROOF_BODY_LIMIT_BYTES",
-    )

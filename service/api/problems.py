@@ -50,12 +50,21 @@ class Problem(BaseModel):
 class ProblemError(HTTPException):
     """A request that fails with this code."""
 
-    def __init__(self, status: HTTPStatus, code: str, detail: str) -> None:
-        super().__init__(status, detail)
+    def __init__(self, status: HTTPStatus, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, detail, headers)
         self.code = code
 
 
+class ParameterError(Exception):
+    """Parameters that are not valid: where each stands → what is wrong with it."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(problems.values()))
+        self.problems = problems
+
+
 CODES = {
+    HTTPStatus.BAD_REQUEST: "malformed-request",
     HTTPStatus.NOT_FOUND: "not-found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
 }
@@ -66,6 +75,7 @@ def install(app: FastAPI) -> None:
     """Make every error of ``app`` a problem document, and say so in its OpenAPI description."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(ParameterError, _parameters)
     app.add_exception_handler(MatrixError, _matrix)
     app.add_exception_handler(UnknownRecord, _unknown)
     app.add_exception_handler(Exception, _unforeseen)
@@ -110,6 +120,11 @@ def problem_response(
     return Response(content, status, headers, MEDIA_TYPE)
 
 
+def error_response(request: Request, error: ProblemError) -> Response:
+    """The problem document of ``error``, for those who answer before a route is found."""
+    return problem_response(request, error.status_code, error.code, error.detail, headers=error.headers)
+
+
 def _schemas() -> dict[str, Any]:
     schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     return {**schema.pop("$defs"), "Problem": schema}
@@ -119,7 +134,7 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     if isinstance(error, ProblemError):
-        return problem_response(request, status, error.code, error.detail)
+        return error_response(request, error)
     details = {
         HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}; see /docs for what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} cannot be used on {request.url.path}; see the Allow header",
@@ -134,6 +149,17 @@ async def _validation(request: Request, error: Exception) -> Response:
         ErrorItem(code=item["type"], detail=item["msg"], path=".".join(str(part) for part in item["loc"]))
         for item in error.errors()
     ]
+    return _invalid(request, items)
+
+
+async def _parameters(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ParameterError)
+    return _invalid(
+        request, [ErrorItem(code="unknown-parameter", detail=said, path=path) for path, said in error.problems.items()]
+    )
+
+
+def _invalid(request: Request, items: list[ErrorItem]) -> Response:
     detail = "the request has parameters that are not valid: " + ", ".join(str(item.path) for item in items)
     return problem_response(request, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, items)
 

@@ -16,11 +16,13 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, WithJsonSchema
 
-from service.api.dependencies import JsonDependency, StoreDependency
+from service.admission import admit
+from service.api.dependencies import JsonDependency, SettingsDependency, StoreDependency
 from service.api.problems import RESPONSES, ProblemError
 from service.domain.cron import InvalidTime
 from service.domain.document import from_tree
 from service.domain.schedule import Missed
+from service.settings import Settings
 from service.store import repositories
 from service.store.schedule_records import (
     Fire,
@@ -156,10 +158,14 @@ SchedulerDependency = Annotated[Scheduler, Depends(_scheduler)]
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=_described(NewSchedule))
 def create_schedule(
-    request: Request, response: Response, store: StoreDependency, new: Annotated[NewSchedule, Depends(_new)]
+    request: Request,
+    response: Response,
+    store: StoreDependency,
+    settings: SettingsDependency,
+    new: Annotated[NewSchedule, Depends(_new)],
 ) -> ScheduleRecord:
     """Submit a matrix at the times of a cron expression. Location is where to look at it and change it."""
-    fields = ScheduleFields(new.cron, new.timezone, new.missed, new.suspended, _matrix(new.matrix))
+    fields = ScheduleFields(new.cron, new.timezone, new.missed, new.suspended, _matrix(new.matrix, settings))
     with _refusing(), store.transaction() as session:
         created = repositories.create_schedule(session, new.name, fields, datetime.now(UTC))
     path = request.app.url_path_for("get_schedule", name=new.name)
@@ -192,13 +198,14 @@ def change_schedule(
     name: str,
     response: Response,
     store: StoreDependency,
+    settings: SettingsDependency,
     version: VersionDependency,
     changes: Annotated[ScheduleChanges, Depends(_changes)],
 ) -> ScheduleRecord:
     """Change what is given; suspend or resume. Times that passed while it was suspended were not missed."""
     given = changes.model_dump(exclude_none=True)
     if "matrix" in given:
-        given["matrix"] = _matrix(given["matrix"])
+        given["matrix"] = _matrix(given["matrix"], settings)
     with _refusing(), store.transaction() as session:
         fields = replace(repositories.get_schedule(session, name).fields, **given)
         changed = repositories.change_schedule(session, name, fields, version, datetime.now(UTC))
@@ -233,13 +240,15 @@ def list_fires(
     return FirePage(fires=page, next=page[-1].id if len(found) > limit else None)
 
 
-def _matrix(tree: dict[str, Any]) -> dict[str, Any]:
-    """``tree`` under the rules of any submitted matrix.
+def _matrix(tree: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """``tree`` under the rules of any submitted matrix, what the operator allows included.
 
     Raises:
         MatrixError: it breaks them. What its keys mean is checked each time it is submitted.
     """
-    return dict(from_tree(tree).tree)
+    document = from_tree(tree)
+    admit(document, settings)
+    return dict(document.tree)
 
 
 def _tagged(response: Response, schedule: ScheduleRecord) -> ScheduleRecord:

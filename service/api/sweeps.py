@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from service.api.dependencies import DOCUMENT_BODY, ControllerDependency, DocumentDependency, StoreDependency
+from service.api.idempotency import OnceDependency
+from service.api.principal import PrincipalDependency
 from service.api.problems import RESPONSES
 from service.api.schemas import Cell, Created, EventPage, Phase, Sweep, SweepPage
 from service.report import stored_report
@@ -19,10 +21,25 @@ router = APIRouter(prefix="/v1/sweeps", tags=["sweeps"], responses=RESPONSES)
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=DOCUMENT_BODY)
 def submit_sweep(
-    request: Request, response: Response, document: DocumentDependency, controller: ControllerDependency
+    request: Request,
+    response: Response,
+    document: DocumentDependency,
+    controller: ControllerDependency,
+    once: OnceDependency,
+    principal: PrincipalDependency,
+    priority: Annotated[int, Query(ge=-100, le=100, description="Sweeps of a higher one come first")] = 0,
+    max_parallel: Annotated[
+        int | None, Query(ge=1, le=10_000, description="So many of its runs at once, at most")
+    ] = None,
 ) -> Created:
-    """Submit a matrix, as JSON or YAML. Its sweep starts at once; Location is where to watch it."""
-    sweep_id = controller.submit(document)
+    """Submit a matrix, as JSON or YAML. Its sweep is queued at once; Location is where to watch it."""
+
+    def submit(new: str | None) -> str:
+        return controller.submit(
+            document, priority=priority, max_parallel=max_parallel, key_id=principal.key_id, sweep_id=new
+        )
+
+    sweep_id = once.sweep(submit)
     path = request.app.url_path_for("get_sweep", sweep_id=sweep_id)
     response.headers["Location"] = request.scope.get("root_path", "") + path
     return Created(id=sweep_id)

@@ -46,9 +46,12 @@ def render_static(report: Mapping[str, Any]) -> str:
     return _TEMPLATES.get_template("static.html").render(page=sweep_view(report), styles=styles)
 
 
-def render_sweep(page: SweepView) -> str:
-    """The page of a sweep, which keeps itself up to date until the sweep has ended."""
-    return _TEMPLATES.get_template("sweep.html").render(page=page)
+def render_sweep(page: SweepView, csrf: str | None) -> str:
+    """The page of a sweep, which keeps itself up to date until the sweep has ended.
+
+    ``csrf``: what the forms of a session bring; without a session it has none.
+    """
+    return _TEMPLATES.get_template("sweep.html").render(page=page, csrf=csrf)
 
 
 def render_table(page: SweepView) -> str:
@@ -56,6 +59,11 @@ def render_table(page: SweepView) -> str:
     return _TEMPLATES.get_template("_sweep.html").render(page=page)
 
 
-def render_list(sweeps: Sequence[SweepSummary], older: str | None) -> str:
-    """The list of sweeps; ``older`` is the cursor of the next page."""
-    return _TEMPLATES.get_template("sweeps.html").render(sweeps=sweeps, older=older)
+def render_list(sweeps: Sequence[SweepSummary], older: str | None, csrf: str | None) -> str:
+    """The list of sweeps; ``older`` is the cursor of the next page, ``csrf`` as for a sweep."""
+    return _TEMPLATES.get_template("sweeps.html").render(sweeps=sweeps, older=older, csrf=csrf)
+
+
+def render_login(where: str, refused: str | None) -> str:
+    """The form that asks for a key, and leads to ``where``; ``refused`` is why the last one opened nothing."""
+    return _TEMPLATES.get_template("login.html").render(next=where, refused=refused)

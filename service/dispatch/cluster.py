@@ -6,24 +6,66 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import ray
-from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.settings import Settings
 from workers.actor import RunActor
 from workers.protocol import RunSpec
 
+logger = logging.getLogger(__name__)
+
 LONGEST_RAY_FOLDER = 43
 """A socket's path may have 107 characters, and Ray's own part of it takes the other 64."""
 
 
+BACK_PRESSURE = 512
+"""Events that an actor may be ahead of the controller."""
+
+RETRY_S = 2.0
+WATCH_S = 1.0
+
+LOOK_S = 0.5
+"""How often a run that has no slots yet looks whether it was stopped."""
+
+
 class RunLost(RuntimeError):
     """The run's actor or its node is gone: infrastructure, not the engine."""
+
+
+class RunStopped(RuntimeError):
+    """The run was ended from outside, by its :class:`Halt`."""
+
+
+class Halt:
+    """Ends a run from another thread, at whatever point it is. ``placed``: it has its slots."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.placed = False
+        self._lock = threading.Lock()
+        self._actor: Any = None
+
+    def stop(self) -> None:
+        """Kill the actor; its engines die with it. A run that waits for slots gives up."""
+        with self._lock:
+            self.asked = True
+            if self._actor is not None:
+                _kill(self._actor)
+
+    def attach(self, actor: Any) -> None:
+        """``actor`` is what is to be killed."""
+        with self._lock:
+            self._actor = actor
+            if self.asked:
+                _kill(actor)
 
 
 @dataclass(frozen=True)
@@ -47,17 +89,95 @@ def cluster(settings: Settings) -> Iterator[None]:
     # Ray's log monitor keeps the logs of workers that are gone open, up to so many. Nobody reads what it passes on.
     os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "2")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if settings.ray_address is None:
+    if settings.cluster_address is None:
         # Under the supervisor this is a folder that goes with it.
         folder = _ray_folder(tempfile.gettempdir())
         options |= {"include_dashboard": False, "_temp_dir": folder, "num_cpus": _cores()}
     else:
-        options["address"] = settings.ray_address
+        options["address"] = settings.cluster_address
     ray.init(**options)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+class Connection:
+    """Whether the cluster is there. Asked and told from any thread. ``hopeless``: it is not, and is not tried again."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.hopeless = False
+        self._there = False
+        self._told: list[Callable[[], None]] = []
+        self._changed = threading.Condition()
+
+    def __call__(self) -> bool:
+        return self._there
+
+    def when_changed(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` at every change, and now if there was one."""
+        with self._changed:
+            self._told.append(tell)
+            known = self._there or self.error is not None
+        if known:
+            tell()
+
+    def wait(self, seconds: float) -> bool:
+        """Is it there, at the latest after so many seconds?"""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._there, seconds)
+
+    def keep(self, settings: Settings, leave: threading.Event, once: bool) -> None:
+        """Be connected until ``leave`` is set. One that is lost is looked for again; ``once``: not the first one."""
+        was_there = False
+        while not leave.is_set():
+            try:
+                with cluster(settings):
+                    was_there = True
+                    self._change(True, None)
+                    self._watch(settings, leave)
+            except Exception as error:
+                self.hopeless = once and not was_there
+                self._change(False, error)
+                if self.hopeless:
+                    return
+                logger.warning("the Ray cluster is not there and is tried again in %g s: %s", RETRY_S, error)
+                leave.wait(RETRY_S)
+
+    def _change(self, there: bool, error: BaseException | None) -> None:
+        with self._changed:
+            self._there, self.error = there, error
+            self._changed.notify_all()
+            told = list(self._told)
+        for tell in told:
+            tell()
+
+    def _watch(self, settings: Settings, leave: threading.Event) -> None:
+        """Return when ``leave`` is set, or raise when Ray has gone on this machine: nothing can be started then."""
+        mine = ray.get_runtime_context().get_node_id()
+        while not leave.wait(WATCH_S):
+            here = _raylets() if settings.cluster_address is None else mine in _alive()
+            if not here:
+                error = RunLost("the raylet by which this controller is connected to Ray is gone")
+                # Told while it is still connected: who follows a run stops first.
+                self._change(False, error)
+                raise error
+
+
+def _raylets() -> list[psutil.Process]:
+    """Those of this process that run. One that was killed is there, as a zombie."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return found
+
+
+def _alive() -> set[str]:
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"] for node in found if node["Alive"]}
 
 
 def _ray_folder(temporary: str) -> str:
@@ -82,20 +202,54 @@ def slots(ranks: int, devices: int) -> Slots:
 
 
 def _cluster_cpus() -> int:
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    return int(resources.get("CPU", 1))
+    """Of the machine that has most: a run is not spread over several."""
+    return max((int(node.get("CPU", 0)) for node in nodes()), default=1) or 1
 
 
-def execute(spec: RunSpec, needed: Slots, settings: Settings) -> Iterator[dict[str, Any]]:
+def nodes() -> list[dict[str, float]]:
+    """What each machine of the cluster has in all, those that are gone left out."""
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [dict(node["Resources"]) for node in found if node["Alive"]]
+
+
+def execute(
+    spec: RunSpec,
+    needed: Slots,
+    settings: Settings,
+    halt: Halt | None = None,
+    placed: Callable[[], None] = lambda: None,
+) -> Iterator[dict[str, Any]]:
     """Run ``spec`` in an actor of its own and pass on its events. Closing the iterator kills the actor.
 
+    ``placed`` is called when it has its slots.
+
     Raises:
-        RunLost: when the actor dies.
+        RunLost: when the actor dies, or its node.
+        RunStopped: when ``halt`` was asked to stop it.
     """
+    halt = halt or Halt()
+    try:
+        yield from _execute(spec, needed, settings, halt, placed)
+    except ray.exceptions.RayTaskError:
+        # An error in the actor's own code, which another node would make too.
+        raise
+    except ray.exceptions.RayError as error:
+        if halt.asked:
+            raise RunStopped(f"run {spec.run_id} was stopped") from error
+        raise RunLost(f"the actor of run {spec.run_id} is gone: {_brief(error)}") from error
+
+
+def _execute(
+    spec: RunSpec, needed: Slots, settings: Settings, halt: Halt, placed: Callable[[], None]
+) -> Iterator[dict[str, Any]]:
     group = placement_group([needed.bundle], strategy="STRICT_PACK")
     actor: Any = None
     try:
-        ray.get(group.ready())
+        while not group.wait(LOOK_S):
+            if halt.asked:
+                raise RunStopped(f"run {spec.run_id} was stopped before it had slots")
+        halt.placed = True
+        placed()
         actor = (
             ray.remote(RunActor)
             .options(
@@ -106,14 +260,27 @@ def execute(spec: RunSpec, needed: Slots, settings: Settings) -> Iterator[dict[s
             )
             .remote(spec.model_dump_json(), str(settings.python))
         )
-        for reference in actor.run.options(num_returns="streaming").remote():
+        halt.attach(actor)
+        events = actor.run.options(num_returns="streaming", _generator_backpressure_num_objects=BACK_PRESSURE)
+        for reference in events.remote():
             yield ray.get(reference)
-    except ray.exceptions.RayActorError as error:
-        raise RunLost(f"the actor of run {spec.run_id} is gone: {_brief(error)}") from error
     finally:
         if actor is not None:
+            _kill(actor)
+        _remove(group)
+
+
+def _kill(actor: Any) -> None:
+    """A cluster that is gone has killed it already."""
+    if ray.is_initialized():
+        with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(actor)
-        remove_placement_group(group)
+
+
+def _remove(group: PlacementGroup) -> None:
+    if ray.is_initialized():
+        with contextlib.suppress(ray.exceptions.RayError):
+            remove_placement_group(group)
 
 
 def _brief(error: Exception) -> str:

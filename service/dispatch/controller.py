@@ -1,112 +1,251 @@
-"""The controller: accepts matrices, stores their sweeps and drives them. ``run`` and ``serve`` use the same one."""
+"""The controller: accepts matrices, stores their sweeps and has them run. ``run`` and ``serve`` use the same one."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from service.dispatch import identity, questions, retention
-from service.dispatch.cluster import cluster
-from service.dispatch.plan import Plan, plan
-from service.dispatch.sweep import SweepDriver
-from service.domain.document import Document
-from service.domain.lifecycle import State
-from service.domain.verdict import Verdict
+from service.dispatch import identity, questions, requests, retention
+from service.dispatch.accept import Terms, accept, describe_environments
+from service.dispatch.cluster import Connection
+from service.dispatch.courses import Courses
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.intake import Intake
+from service.dispatch.leadership import Alone, Elected
+from service.dispatch.patience import patiently
+from service.dispatch.placement import refuse_what_never_fits
+from service.dispatch.plan import plan
+from service.dispatch.preview import preview
+from service.domain.document import Document, from_tree
+from service.domain.preview import Preview
 from service.settings import Settings
 from service.store import Store, repositories
-from service.store.records import NewSweep
+from service.store.queue_records import SHARED
+from service.store.records import SweepState
+from service.sweep_ids import new_sweep_id
 from workers.zygote.client import Zygote, can_offer
 
 logger = logging.getLogger(__name__)
 
-PARALLEL_RUNS = 32
-"""Runs that may wait for or hold slots at once; what really runs at once is Ray's business."""
+Value = TypeVar("Value")
+
+EVENTS_PATIENCE_S = 10.0
+"""How long a database that is away is waited for when the controller leaves."""
 
 
 class Controller:
-    """Use inside :func:`running`, which connects to Ray and waits for started sweeps when it is left."""
+    """Use inside :func:`running`, which connects to Ray and dispatches. Its methods may be called from any thread.
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    ``alone``: its sweeps are its own, no other controller goes on with them, and it takes none of others.
+    ``owner``: by what it is known in the database.
+    """
+
+    def __init__(self, settings: Settings, store: Store, *, alone: bool = False, owner: str | None = None) -> None:
         self._settings = settings
         self._store = store
-        self._owner = identity.me()
-        self._runs = ThreadPoolExecutor(PARALLEL_RUNS, thread_name_prefix="run")
-        self._sweeps: list[threading.Thread] = []
-        self._cluster_ready = threading.Event()
-        self._cluster_error: BaseException | None = None
+        self._owner = owner or identity.me()
+        self._queue = self._owner if alone else SHARED
+        self._connection = Connection()
+        self._leaving = threading.Event()
+        self._ended: dict[str, threading.Event] = {}
+        self._tidying = ThreadPoolExecutor(1, thread_name_prefix="tidy")
+        self._courses = Courses(settings, self._owner, self._has_ended)
+        self._leadership = Alone() if alone else Elected(store, self._owner)
+        self._dispatcher: Dispatcher | None = None
+        self._intake: Intake | None = None
 
-    def submit(self, document: Document, only: str | None = None) -> str:
+    # --- what is asked of it -----------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        document: Document,
+        only: str | None = None,
+        *,
+        priority: int = 0,
+        max_parallel: int | None = None,
+        key_id: str | None = None,
+        sweep_id: str | None = None,
+    ) -> str:
         """Store the sweep of a matrix (or of its cell ``only``), let it start, and return its id.
+
+        Args:
+            priority: sweeps of a higher one come first, then older ones.
+            max_parallel: so many runs of it at once, at most.
+            key_id: the API key that it is submitted with.
+            sweep_id: the id it is to have, where somebody chose it before.
 
         Raises:
             MatrixError: with every problem of the matrix, before anything is stored.
             EngineEnvironmentError: when the engine environment does not answer.
         """
         planned = plan(document, self._settings, only)
-        sweep_id = _new_id()
-        self._accept(sweep_id, planned)
-        thread = threading.Thread(target=self._drive, args=(sweep_id, planned), name=sweep_id, daemon=True)
-        self._sweeps.append(thread)
-        thread.start()
+        if self._settings.cluster_address is not None:
+            refuse_what_never_fits(document, planned, self._connection, self._settings)
+        sweep_id = sweep_id or new_sweep_id()
+        terms = Terms(self._queue, priority, max_parallel, key_id)
+        with self._store.transaction() as session:
+            accept(session, sweep_id, self._owner, planned, terms, self._settings)
+        self._ended.setdefault(sweep_id, threading.Event())
+        retention.claim(self._settings.artifacts_dir / sweep_id)
+        describe_environments(planned, sweep_id, self._settings)
+        self._look_whether_ended(sweep_id)
+        self._wake()
         return sweep_id
 
-    def _accept(self, sweep_id: str, planned: Plan) -> None:
-        matrix = planned.matrix
-        sweep = NewSweep(sweep_id, matrix.name, datetime.now(UTC), self._owner, matrix.source, asdict(matrix.timeouts))
-        with self._store.transaction() as session:
-            repositories.create_sweep(session, sweep, matrix.cells)
-            repositories.set_sweep_environment(session, sweep_id, planned.environment)
-            for item in planned.cells:
-                repositories.record_audit(
-                    session, sweep_id, item.cell.id, item.audited, item.fingerprint, item.environment
-                )
-                repositories.set_cell_state(session, sweep_id, item.cell.id, State.QUEUED)
-                if item.duplicate_of is not None:
-                    repositories.set_duplicate(session, sweep_id, item.cell.id, item.duplicate_of.id)
+    def preview(self, document: Document) -> Preview:
+        """What ``submit`` would make of a matrix; nothing is stored or started.
 
-    def _drive(self, sweep_id: str, planned: Plan) -> None:
-        self._cluster_ready.wait()
-        try:
-            if self._cluster_error is not None:
-                raise self._cluster_error
-            retention.claim(self._settings.artifacts_dir / sweep_id)
-            SweepDriver(sweep_id, planned, self._settings, self._store, self._runs).drive()
-        except Exception as error:
-            logger.exception("sweep %s", sweep_id)
-            self._give_up(sweep_id, f"the sweep could not go on: {type(error).__name__}: {error}")
-        self._tidy([sweep_id])
+        Raises:
+            MatrixError, EngineEnvironmentError: as ``submit``.
+        """
+        return preview(plan(document, self._settings))
 
-    def _give_up(self, sweep_id: str, why: str) -> None:
-        with self._store.transaction() as session:
-            for cell in repositories.cells_of(session, sweep_id):
-                if not cell.state.ended:
-                    _crash(session, sweep_id, cell.id, why)
-            repositories.end_sweep(session, sweep_id)
+    def cancel(self, sweep_id: str, cell_id: str | None = None) -> None:
+        """Cancel what has not ended of a sweep, or one cell. Its slots are free within seconds.
+
+        Raises:
+            UnknownRecord: there is no such sweep or cell.
+            InvalidTransition: it has ended.
+        """
+        self._change(lambda session: requests.cancel(session, self._courses, sweep_id, cell_id))
+
+    def rerun(self, sweep_id: str, cells: Sequence[str] | None = None) -> None:
+        """Run cells of a sweep again, by their ids; without any, those that did not come out as expected.
+
+        Raises:
+            UnknownRecord: there is no such sweep or cell.
+            InvalidTransition: one of them has not ended, or there is none to run again.
+        """
+        self._change(lambda session: requests.rerun(session, self._courses, sweep_id, cells))
+
+    def clone(self, sweep_id: str) -> str:
+        """Submit the matrix of a sweep anew, on the same terms, and return the new sweep's id.
+
+        Raises:
+            UnknownRecord: there is no such sweep.
+            MatrixError: as ``submit``: what the matrix may say may have changed since.
+        """
+        with self._store.reading() as session:
+            sweep = repositories.get_sweep(session, sweep_id)
+            terms = repositories.get_queue(session, sweep_id)
+        return self.submit(
+            from_tree(sweep.matrix), priority=terms.priority, max_parallel=terms.max_parallel, key_id=terms.key_id
+        )
+
+    def drain(self) -> None:
+        """Begin no more runs, give those that go some time, and hand the rest back to the queue."""
+        if self._dispatcher is not None:
+            self._dispatcher.drain(self._settings.drain_s)
+
+    @property
+    def leads(self) -> bool:
+        """Does this controller dispatch, or another one on the same database?"""
+        return self._dispatcher is not None and self._dispatcher.leads
+
+    def trouble(self) -> str | None:
+        """Why no sweep can start at present; ``None`` when it can."""
+        if self._connection():
+            return None
+        error = self._connection.error
+        if error is None:
+            return "Ray is not there yet; sweeps that are submitted wait for it"
+        return f"Ray cannot be used: {error}"
+
+    def wait(self) -> None:
+        """Until every sweep that was submitted here has ended."""
+        for ended in list(self._ended.values()):
+            ended.wait()
+
+    # --- how it goes on ----------------------------------------------------------------------------------------------
 
     def recover(self) -> list[str]:
-        """Conclude what controllers that are no longer there left unfinished; the ids of their sweeps.
+        """Conclude what commands that ran alone, and are no longer there, left unfinished; the ids of their sweeps.
 
-        Their engines ended with them. What they left on disk and serves nobody is taken away.
+        Their engines ended with them. What they left on disk and serves nobody is taken away. What was submitted to a
+        served controller is not concluded: whoever leads goes on with it.
         """
         why = "the controller that drove this sweep ended before this cell did; run the matrix again"
         with self._store.transaction() as session:
-            for sweep_id, cell_id in repositories.abandoned_cells(session, identity.alive):
-                _crash(session, sweep_id, cell_id, why)
             sweeps = repositories.abandoned_sweeps(session, identity.alive)
             for sweep_id in sweeps:
-                repositories.end_sweep(session, sweep_id)
+                self._courses.give_up(session, sweep_id, why)
         self._tidy(sweeps)
         return sweeps
+
+    @contextlib.contextmanager
+    def dispatching(self) -> Iterator[None]:
+        """Lease and run what is in the queue, inside the block."""
+        self._intake = Intake(self._store)
+        self._dispatcher = Dispatcher(
+            self._settings,
+            self._store,
+            self._courses,
+            self._queue,
+            self._leadership,
+            self._intake,
+            self._connection,
+        )
+        self._dispatcher.start()
+        self._connection.when_changed(self._connected)
+        try:
+            yield
+        finally:
+            self._leaving.set()
+            self._dispatcher.close()
+            self._intake.close(EVENTS_PATIENCE_S)
+            self._tidying.shutdown()
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    def _connected(self) -> None:
+        """A command that runs alone has nobody who would go on when there is no cluster."""
+        error = self._connection.error
+        if error is not None and self._connection.hopeless:
+            why = f"the sweep could not go on: {type(error).__name__}: {error}"
+            for sweep_id in list(self._ended):
+                self._change(lambda session, sweep_id=sweep_id: self._courses.give_up(session, sweep_id, why))  # type: ignore[misc]
+        self._wake()
+
+    def _change(self, work: Callable[[Session], Value]) -> Value:
+        def unit() -> Value:
+            with self._store.transaction() as session:
+                return work(session)
+
+        found = patiently(unit, self._leaving)
+        self._wake()
+        return found
+
+    def _wake(self) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.wake()
+
+    # --- what ended --------------------------------------------------------------------------------------------------
+
+    def _look_whether_ended(self, sweep_id: str) -> None:
+        """A sweep of which nothing is run ends as it is stored; one without a cluster never begins."""
+        with self._store.reading() as session:
+            ended = repositories.get_sweep(session, sweep_id).state is SweepState.ENDED
+        if ended:
+            self._has_ended(sweep_id)
+        elif self._connection.hopeless:
+            self._connected()
+
+    def _has_ended(self, sweep_id: str) -> None:
+        self._tidying.submit(self._tidy_ended, sweep_id)
+
+    def _tidy_ended(self, sweep_id: str) -> None:
+        self._tidy([sweep_id])
+        self._ended.setdefault(sweep_id, threading.Event()).set()
 
     def _tidy(self, ended: list[str]) -> None:
         """Take away what serves nobody any more. What cannot be taken away costs disk and no sweep."""
@@ -117,51 +256,27 @@ class Controller:
         except Exception:
             logger.exception("old artifacts in %s", self._settings.artifacts_dir)
 
-    def connected(self, error: BaseException | None = None) -> None:
-        """Sweeps may start; with ``error``, none can."""
-        self._cluster_error = error
-        self._cluster_ready.set()
-
-    def trouble(self) -> str | None:
-        """Why no sweep can start at present; ``None`` when it can."""
-        if not self._cluster_ready.is_set():
-            return "Ray is not there yet; sweeps that are submitted wait for it"
-        if self._cluster_error is not None:
-            return f"Ray cannot be used: {self._cluster_error}"
-        return None
-
-    def wait(self) -> None:
-        """Until every sweep that was submitted here has ended."""
-        for thread in self._sweeps:
-            thread.join()
-
 
 @contextlib.contextmanager
-def running(settings: Settings, store: Store) -> Iterator[Controller]:
+def running(settings: Settings, store: Store, *, alone: bool = False) -> Iterator[Controller]:
     """A controller that is connected to Ray, after it has put in order what dead ones left.
 
-    Ray starts in the background: a matrix can be audited, and refused, meanwhile.
+    Ray starts in the background: a matrix can be audited, and refused, meanwhile. ``alone``: see ``Controller``.
     """
-    controller = Controller(settings, store)
+    controller = Controller(settings, store, alone=alone)
     controller.recover()
     leave = threading.Event()
-
-    def stay_connected() -> None:
-        try:
-            with cluster(settings):
-                controller.connected()
-                leave.wait()
-        except Exception as error:
-            controller.connected(error)
-
-    connection = threading.Thread(target=stay_connected, name="ray", daemon=True)
-    connection.start()
+    connecting = threading.Thread(
+        target=controller.connection.keep, args=(settings, leave, alone), name="ray", daemon=True
+    )
+    connecting.start()
     zygotes = _zygotes(settings)
     try:
-        yield controller
+        with controller.dispatching():
+            yield controller
     finally:
         leave.set()
-        connection.join()
+        connecting.join()
         for zygote in zygotes:
             zygote.close()
 
@@ -169,7 +284,7 @@ def running(settings: Settings, store: Store) -> Iterator[Controller]:
 def _zygotes(settings: Settings) -> list[Zygote]:
     """One for cold starts and one for warm ones. Engines of a cluster run elsewhere, where these do not reach."""
     folder = Path(tempfile.gettempdir())
-    if not settings.preload or settings.ray_address is not None or not can_offer(folder):
+    if not settings.preload or settings.cluster_address is not None or not can_offer(folder):
         return []
     try:
         for_ranks = questions.catalogue(settings).for_ranks
@@ -177,12 +292,3 @@ def _zygotes(settings: Settings) -> list[Zygote]:
         # Whoever submits a matrix is told.
         return []
     return [Zygote(str(settings.python), folder, number, for_ranks) for number in range(2)]
-
-
-def _crash(session: Session, sweep_id: str, cell_id: str, why: str) -> None:
-    repositories.conclude_cell(session, sweep_id, cell_id, Verdict.CRASHED, False, [f"crashed: {why}"], State.CRASHED)
-
-
-def _new_id() -> str:
-    """Sorts by time."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

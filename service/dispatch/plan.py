@@ -229,12 +229,12 @@ def _refuse(document: Document, matrix: Matrix, answers: _Answers, settings: Set
         if answer is None:
             continue
         for problem in answer.problems:
-            path = _written_at(document, cell, problem.key)
+            path = written_at(document, cell, problem.key)
             problems.add("engine-refuses", f"cell {cell.name}: {problem.message}", path, problem.hint)
         for problem in _unfit_requests(cell, answer.shape):
-            path = _written_at(document, cell, problem.key)
+            path = written_at(document, cell, problem.key)
             problems.add("requests-do-not-fit", f"cell {cell.name}: {problem.message}", path, problem.hint)
-        path = _written_at(document, cell, "tensor_parallel_size")
+        path = written_at(document, cell, "tensor_parallel_size")
         _check_ranks(cell, answer, answers.environments[cell.environment], settings, path, problems)
     problems.raise_if_any()
 
@@ -265,6 +265,9 @@ def _check_ranks(
         return
     ranks = answer.shape.tensor_parallel_size * answer.shape.pipeline_parallel_size
     on_gpus = environment.devices > 0
+    if on_gpus and settings.cluster_address is not None:
+        # Its machines are not this one, see ``service.dispatch.placement``.
+        return
     most = environment.devices if on_gpus else settings.max_ranks_per_machine
     if ranks > most:
         have = f"there are {most} GPUs" if on_gpus else f"at most {most} ranks may share the cores of a machine"
@@ -273,7 +276,7 @@ def _check_ranks(
         problems.add("too-many-ranks", message, path, hint)
 
 
-def _written_at(document: Document, cell: Cell, key: str | None) -> Path:
+def written_at(document: Document, cell: Cell, key: str | None) -> Path:
     """Where in the file the value of ``key`` in ``cell`` was written; the cell itself when that cannot be told."""
     if key is not None:
         for base in (cell.path, ("matrix",), ("engine",)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from service.dispatch.questions import environment_suffix, questions_cache
 from service.domain.arms import ArmNeed, RunNeeds
@@ -85,12 +87,17 @@ class Workplace:
     def _toolchain(self) -> Path:
         return self.settings.home / "cache" / f"toolchain{environment_suffix(self.settings)}"
 
-    def shared_run(self, need: ArmNeed, shape: Shape) -> RunSpec:
-        """The run of a shared arm: one engine start, nothing compared."""
+    def shared_run(self, need: ArmNeed, shape: Shape, attempt: int = 1) -> RunSpec:
+        """The run of a shared arm: one engine start, nothing compared.
+
+        Each ``attempt``, from 1, has a folder of its own: what is left of an earlier one may still be dying in its.
+        """
         folder = self.shared_folder(need)
+        run_id = folder.name if attempt == 1 else f"{folder.name}-{attempt}"
+        folder = folder.with_name(run_id)
         arm = self.arm(need, folder, folder / "cache")
         return RunSpec(
-            run_id=self.shared_key(need),
+            run_id=run_id,
             cell=need.role,
             checks=[],
             arms=[arm],
@@ -99,11 +106,19 @@ class Workplace:
         )
 
     def cell_run(
-        self, run_id: str, cell: Cell, needs: RunNeeds, shape: Shape, lost: set[str], plan: BatchPlan | None = None
+        self,
+        run_id: str,
+        cell: Cell,
+        needs: RunNeeds,
+        shape: Shape,
+        lost: set[str],
+        plan: BatchPlan | None = None,
+        folders: Mapping[str, str] = MappingProxyType({}),
     ) -> RunSpec:
         """The run of ``cell``. Shared arms whose key is in ``lost`` did not come through and are not looked at.
 
-        ``plan``: the requests that the arms were given; without it, what the matrix wrote.
+        ``plan``: the requests that the arms were given; without it, what the matrix wrote. ``folders``: where shared
+        arms lie, by key; without it, where their first attempt does.
         """
         folder = self.root / "cells" / cell.id / run_id
         arms = [
@@ -118,17 +133,17 @@ class Workplace:
             batch=plan or BatchPlan(**cell.batch),
             arms=arms,
             shape=shape,
-            probe=self._found(needs.probe, lost),
-            replicated=self._found(needs.replicated, lost),
-            reference=self._found(needs.reference, lost),
-            evaluated=self._found(needs.evaluated, lost),
+            probe=self._found(needs.probe, lost, folders),
+            replicated=self._found(needs.replicated, lost, folders),
+            reference=self._found(needs.reference, lost, folders),
+            evaluated=self._found(needs.evaluated, lost, folders),
             environment=self.engine,
         )
 
-    def _found(self, need: ArmNeed | None, lost: set[str]) -> str | None:
+    def _found(self, need: ArmNeed | None, lost: set[str], folders: Mapping[str, str]) -> str | None:
         if need is None or self.shared_key(need) in lost:
             return None
-        return str(self.shared_folder(need))
+        return folders.get(self.shared_key(need), str(self.shared_folder(need)))
 
 
 def _start(role: Role, repeat: int) -> str:

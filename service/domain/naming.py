@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from service.domain import reserved
+from service.domain import reserved, secrecy
 from service.domain.setting import Entry
 
 LONGEST = 200
@@ -47,6 +47,8 @@ def _ending(parts: Sequence[str], count: int) -> str:
 
 def _value(key: str, value: Any) -> str:
     """Strings bare where nobody could take them for something else; variables are strings anyhow."""
+    if isinstance(value, str) and secrecy.is_secret(key):
+        return secrecy.SHOWN
     if isinstance(value, str) and _BARE.fullmatch(value) and (reserved.is_variable(key) or not _is_json(value)):
         return value
     return _printable(value)

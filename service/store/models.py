@@ -163,6 +163,7 @@ class EventRow(Base):
 
     __table_args__ = (
         Index("ix_events_sweep_id_id", "sweep_id", "id"),
+        Index("ix_events_run_id_id", "run_id", "id"),
         Index("ix_events_sweep_id_kind_cell_id_rank_id", "sweep_id", "kind", "cell_id", "rank", "id"),
     )
 

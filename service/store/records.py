@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from service.domain.lifecycle import State
+from service.domain.lifecycle import SweepState as SweepState
 from service.domain.verdict import Verdict
 from workers.protocol import (
     ArmReport,
@@ -33,11 +34,6 @@ class UnknownRecord(LookupError):
         super().__init__(f"there is no {kind} {key!r}")
         self.kind = kind
         self.key = key
-
-
-class SweepState(StrEnum):
-    ACTIVE = "active"
-    ENDED = "ended"
 
 
 class ArmState(StrEnum):
@@ -116,6 +112,36 @@ class CellRecord:
     reasons: tuple[str, ...]
     started_at: datetime | None
     ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """A cell in a list."""
+
+    id: str
+    position: int
+    name: str
+    state: State
+    verdict: Verdict | None
+    ok: bool | None
+    duplicate_of: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in a list: without what was asked of it and what it found out."""
+
+    id: str
+    sweep_id: str
+    cell_id: str
+    attempt: int
+    state: State
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    failure: str | None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import httpx
+from domain.conftest import KEYS, catalogue_of
 from fastapi import FastAPI
 from store.samples import cell, sweep
 
@@ -13,6 +14,8 @@ from service.api.controller import Controller
 from service.app import create_app
 from service.domain.document import Document
 from service.domain.errors import Problems
+from service.domain.matrix import expand
+from service.domain.preview import Preview, PreviewCell
 from service.settings import Settings
 from service.store import Store, repositories
 
@@ -45,27 +48,53 @@ class Client:
 
 
 class StoringController:
-    """Stores a sweep of two cells under the name in the document, and starts nothing."""
+    """Stores a sweep of two cells under the name in the document, and starts nothing.
+
+    A preview is expanded and not audited, as there is no engine environment to ask.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.documents: list[Document] = []
         self.why_not: str | None = None
+        self.terms: list[dict[str, Any]] = []
 
     def trouble(self) -> str | None:
         return self.why_not
 
-    def submit(self, document: Document) -> str:
+    def submit(self, document: Document, *, sweep_id: str | None = None, **terms: Any) -> str:
         if "name" not in document.tree:
             raise Problems(document.place).stop("missing-key", "there is no name", ("engine",), "Add name:")
         if document.tree["name"] == "explode":
             raise RuntimeError("a secret inside")
         self.documents.append(document)
-        sweep_id = f"sweep-{len(self.documents)}"
+        self.terms.append(terms)
+        sweep_id = sweep_id or f"sweep-{len(self.documents)}"
         with self._store.transaction() as session:
             new = sweep(sweep_id, name=document.tree["name"])
             repositories.create_sweep(session, new, [cell("c0"), cell("c1")])
         return sweep_id
+
+    def preview(self, document: Document) -> Preview:
+        matrix = expand(document, catalogue_of(KEYS))
+        cells = tuple(
+            PreviewCell(
+                id=item.id,
+                name=item.name,
+                expect=item.expect,
+                checks=item.checks,
+                requested=item.requested,
+                effective=None,
+                changes=(),
+                ranks=None,
+                environment=item.environment,
+                duplicate_of=None,
+                cannot_run=None,
+                notes=(),
+            )
+            for item in matrix.cells
+        )
+        return Preview(matrix.name, cells, len(cells), {})
 
 
 def make_client(store: Store, controller: Controller | None = None, root_path: str = "", **settings: Any) -> Client:

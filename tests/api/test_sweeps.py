@@ -6,6 +6,8 @@ import pytest
 from store.samples import SWEEP, add_sweep, advance, evidence, finish, phase
 
 from api.client import Client, StoringController, make_client
+from api.keyed import bearer, make_key
+from service.domain.keys import Scope
 from service.domain.lifecycle import State
 from service.store import Store, repositories
 from service.store.records import NewEvent
@@ -108,3 +110,18 @@ def test_events_are_read_on_from_a_cursor(client: Client, store: Store) -> None:
 
 def test_health_says_ok(client: Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_the_controller_is_told_on_which_terms_and_by_whom(
+    client: Client, controller: StoringController, store: Store
+) -> None:
+    client.post("/v1/sweeps", json=MATRIX)
+    key = make_key(store, Scope.SUBMIT)
+    client.post("/v1/sweeps?priority=7&max_parallel=2", json=MATRIX, headers=bearer(key))
+    nothing = {"priority": 0, "max_parallel": None, "key_id": None}
+    assert controller.terms == [nothing, {"priority": 7, "max_parallel": 2, "key_id": key.split("_")[1]}]
+
+
+@pytest.mark.parametrize("query", ["priority=101", "priority=high", "max_parallel=0", "max_parallel=1.5"])
+def test_terms_that_are_none(client: Client, query: str) -> None:
+    assert client.post(f"/v1/sweeps?{query}", json=MATRIX).status_code == 422

@@ -215,3 +215,15 @@ def test_files_that_were_removed_are_not_pointed_at(store: Store) -> None:
     assert [text.partition(" ")[0] for text in first["reasons"]] == ["timed-out:", "note:"]
     assert "removed at 2026-11-30T00:53:20+00:00" in first["reasons"][1]
     assert second["reasons"] == before["cells"][1]["reasons"]
+
+
+def test_a_secret_that_a_matrix_set_is_not_shown(store: Store) -> None:
+    new = replace(sweep(), matrix={"name": "x", "engine": {"hf_token": "hf_abc", "env": {"MY_PASSWORD": "abc"}}})
+    requested = {"hf_token": "hf_abc", "env.MY_PASSWORD": "abc", "seed": 1}
+    with store.transaction() as session:
+        repositories.create_sweep(session, new, [replace(cell("c0"), requested=requested)])
+    with store.reading() as session:
+        text = json.dumps(stored_report(session, SWEEP))
+    assert "abc" not in text.replace("ab12cd", "")
+    assert text.count("(secret)") == 4
+    assert '"seed": 1' in text

@@ -35,6 +35,11 @@ def shelved(root: Path) -> list[Shelved]:
     return sorted((_look(folder) for folder in _folders(root)), key=lambda item: -item.used_at)
 
 
+def described(root: Path) -> list[tuple[str, dict[str, Any] | None]]:
+    """Name and description of every environment below ``root``, by name. Nothing is measured, so it takes no time."""
+    return [(folder.name, read_mark(folder)) for folder in _folders(root)]
+
+
 def collect(root: Path, unused_s: float) -> list[Shelved]:
     """Delete what was never finished, and what nobody has used for so many seconds; what is in use stays.
 

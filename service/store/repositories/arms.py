@@ -24,6 +24,16 @@ def lease_arm(session: Session, key: str, role: Role, folder: str, owner: str) -
     return True
 
 
+def hold_arm(session: Session, key: str, role: Role, folder: str, owner: str) -> None:
+    """Lease an arm, whatever became of it before; who asks has the lease of its job."""
+    row = session.get(ArmRow, key, with_for_update=True)
+    if row is None:
+        session.add(ArmRow(key=key, role=role, state=ArmState.LEASED, folder=folder, owner=owner))
+    else:
+        row.state, row.folder, row.owner, row.report = ArmState.LEASED, folder, owner, None
+    session.flush()
+
+
 def get_arm(session: Session, key: str) -> ArmRecord | None:
     row = session.get(ArmRow, key)
     return None if row is None else _record(row)

@@ -95,6 +95,33 @@ def conclude_cell(
     note(session, CellEnded(sweep_id, cell_id, row.name, state, verdict, ok))
 
 
+def ask_again(session: Session, sweep_id: str, cell_id: str) -> None:
+    """Queue an ended cell again and forget its verdict. What its runs found stays.
+
+    Raises:
+        InvalidTransition: if it has not ended.
+    """
+    row = _locked(session, sweep_id, cell_id)
+    _step(row, State.QUEUED)
+    row.verdict = row.ok = row.started_at = row.ended_at = None
+    row.reasons = []
+
+
+def has_open_cells(session: Session, sweep_id: str) -> bool:
+    """Is there a cell that has not ended?"""
+    still = [state for state in State if not state.ended]
+    query = select(CellRow.id).where(CellRow.sweep_id == sweep_id, CellRow.state.in_(still)).limit(1)
+    return session.scalars(query).first() is not None
+
+
+def duplicates_of(session: Session, sweep_id: str, cell_id: str) -> list[CellRecord]:
+    """The cells that share the result of ``cell_id``."""
+    query = (
+        select(CellRow).where(CellRow.sweep_id == sweep_id, CellRow.duplicate_of == cell_id).order_by(CellRow.position)
+    )
+    return [_record(row) for row in session.scalars(query)]
+
+
 def abandoned_cells(session: Session, owner_alive: Callable[[str], bool]) -> list[tuple[str, str]]:
     """(sweep id, cell id) of every cell that has not ended and whose controller process is gone."""
     ended = [state for state in State if state.ended]

@@ -34,7 +34,7 @@ def events_after(session: Session, sweep_id: str, after_id: int, limit: int) -> 
     query = (
         select(EventRow).where(EventRow.sweep_id == sweep_id, EventRow.id > after_id).order_by(EventRow.id).limit(limit)
     )
-    return [_record(row) for row in session.scalars(query)]
+    return [event_record(row) for row in session.scalars(query)]
 
 
 def latest_phases(session: Session, sweep_id: str) -> list[LivePhase]:
@@ -73,7 +73,7 @@ def _phase(row: EventRow) -> LivePhase:
     )
 
 
-def _record(row: EventRow) -> EventRecord:
+def event_record(row: EventRow) -> EventRecord:
     return EventRecord(
         id=row.id,
         sweep_id=row.sweep_id,

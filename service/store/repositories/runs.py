@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from service.domain.lifecycle import State, step
+from service.domain.lifecycle import Level, State, step
 from service.store.models import RunRow
 from service.store.notes import RunEnded, note
 from service.store.records import RunRecord, UnknownRecord
@@ -32,6 +32,12 @@ def create_run(session: Session, sweep_id: str, cell_id: str, spec: RunSpec, sta
 
 def get_run(session: Session, run_id: str) -> RunRecord:
     return _record(_run(session, run_id))
+
+
+def runs_of(session: Session, sweep_id: str, cell_id: str) -> list[RunRecord]:
+    """Every attempt at a cell, the first one first."""
+    query = select(RunRow).where(RunRow.sweep_id == sweep_id, RunRow.cell_id == cell_id).order_by(RunRow.attempt)
+    return [_record(row) for row in session.scalars(query)]
 
 
 def latest_runs(session: Session, sweep_id: str) -> list[RunRecord]:
@@ -81,7 +87,7 @@ def _attempts(session: Session, sweep_id: str, cell_id: str) -> int:
 
 
 def _step(row: RunRow, state: State) -> None:
-    row.state = step(f"run {row.id}", State(row.state), state)
+    row.state = step(f"run {row.id}", State(row.state), state, Level.RUN)
     if state is State.RUNNING and row.started_at is None:
         row.started_at = datetime.now(UTC)
     if state.ended:

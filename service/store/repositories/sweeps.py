@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 from service.domain.cell import Cell
 from service.domain.lifecycle import State
 from service.store.models import CellRow, EventRow, SweepRow
+from service.store.queue_models import QueueRow
+from service.store.queue_records import SHARED
 from service.store.records import NewSweep, SweepRecord, SweepState, SweepSummary, UnknownRecord
 from service.store.repositories.events import ARTIFACTS_REMOVED
 from workers.protocol import Environment
@@ -101,9 +103,21 @@ def end_sweep(session: Session, sweep_id: str) -> None:
         row.ended_at = datetime.now(UTC)
 
 
+def reopen_sweep(session: Session, sweep_id: str) -> None:
+    """Mark a sweep as active again, as some of its cells are."""
+    row = _sweep(session, sweep_id)
+    row.state = SweepState.ACTIVE
+    row.ended_at = None
+
+
 def abandoned_sweeps(session: Session, owner_alive: Callable[[str], bool]) -> list[str]:
-    """Active sweeps whose controller process is gone, oldest first."""
-    query = select(SweepRow.id, SweepRow.owner).where(SweepRow.state == SweepState.ACTIVE).order_by(SweepRow.id)
+    """Active sweeps whose controller process is gone and that no other one goes on with, oldest first."""
+    shared = select(QueueRow.sweep_id).where(QueueRow.queue == SHARED)
+    query = (
+        select(SweepRow.id, SweepRow.owner)
+        .where(SweepRow.state == SweepState.ACTIVE, SweepRow.id.not_in(shared))
+        .order_by(SweepRow.id)
+    )
     sweeps = session.execute(query).all()
     dead = {owner for owner in {owner for _, owner in sweeps} if not owner_alive(owner)}
     return [sweep_id for sweep_id, owner in sweeps if owner in dead]

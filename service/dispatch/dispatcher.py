@@ -1,0 +1,245 @@
+"""One thread that leases what is next in the queue and lets it run, as long as this controller leads.
+
+The database is the only truth about who runs what: whatever has no lease there any more, because it was cancelled or
+because another controller took over, is stopped here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from service.dispatch.attempt import Attempt
+from service.dispatch.courses import Courses, NoLongerMine
+from service.dispatch.intake import Intake
+from service.dispatch.leadership import Leadership
+from service.dispatch.patience import passes
+from service.domain.lifecycle import InvalidTransition
+from service.settings import Settings
+from service.store import Store, repositories
+from service.store.queue_records import JobRecord
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""How often it looks by itself. Whoever changes something wakes it."""
+
+MOST_WAITING = 4
+"""Runs that wait for slots in Ray. Ray gives them to whichever fits; the others wait in the queue, by priority."""
+
+STOPPING_S = 10.0
+"""How long runs that were stopped are waited for when the process leaves: they use Ray until then."""
+
+MOST_AT_ONCE = 256
+"""Runs that are followed at once, each by a thread."""
+
+
+@dataclass
+class _Going:
+    """Runs that were begun here, by id. ``free``: of these, those that have given back their slots."""
+
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    free: set[str] = field(default_factory=set)
+
+    @property
+    def waiting(self) -> int:
+        return sum(not attempt.halt.placed for attempt in self.attempts.values())
+
+    def by_sweep(self) -> Counter[str]:
+        return Counter(attempt.lease.job.sweep_id for attempt in self._holding())
+
+    def by_key(self) -> Counter[str]:
+        return Counter(key for attempt in self._holding() if (key := attempt.lease.job.key_id) is not None)
+
+    def _holding(self) -> list[Attempt]:
+        return [attempt for run_id, attempt in self.attempts.items() if run_id not in self.free]
+
+
+class Dispatcher:
+    """``queue``: whose jobs it leases. ``cluster_ready``: says whether runs may start."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        courses: Courses,
+        queue: str,
+        leadership: Leadership,
+        intake: Intake,
+        cluster_ready: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._courses = courses
+        self._queue = queue
+        self._leadership = leadership
+        self._intake = intake
+        self._cluster_ready = cluster_ready
+        self._going = _Going()
+        self._lock = threading.Lock()
+        self._awake = threading.Event()
+        self._leaving = threading.Event()
+        self._draining = False
+        self._led = False
+        self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._awake.set()
+
+    @property
+    def leads(self) -> bool:
+        return self._led
+
+    def drain(self, patience_s: float) -> None:
+        """Begin nothing more; wait for what runs, so many seconds; hand the rest back to the queue."""
+        self._draining = True
+        deadline = time.monotonic() + patience_s
+        while self._attempts() and time.monotonic() < deadline:
+            self._awake.wait(TICK_S)
+            self._awake.clear()
+        for attempt in self._attempts():
+            self._hand_back(attempt)
+
+    def close(self) -> None:
+        """End the thread. Runs that still go are stopped; their jobs are as the database has them."""
+        self._leaving.set()
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+        for attempt in self._attempts():
+            attempt.halt.stop()
+        deadline = time.monotonic() + STOPPING_S
+        while self._attempts() and time.monotonic() < deadline:
+            self._awake.wait(TICK_S)
+            self._awake.clear()
+        self._leadership.resign()
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._leaving.is_set():
+            try:
+                self._look()
+            except Exception as error:
+                if not passes(error):
+                    logger.exception("dispatcher")
+            self._awake.wait(TICK_S)
+            self._awake.clear()
+
+    def _look(self) -> None:
+        leads = self._leadership.held()
+        if not leads:
+            if self._led:
+                logger.warning("another controller leads now; runs that were begun here are stopped")
+            self._led = False
+            self._stop_all_but(set())
+            return
+        if not self._led:
+            self._reclaim()
+            self._led = True
+        self._stop_what_has_no_lease()
+        if not self._cluster_ready():
+            self._lose_all("the Ray cluster is gone")
+        else:
+            while not self._draining and self._has_room() and self._lease_next():
+                continue
+
+    def _reclaim(self) -> None:
+        """Queue again what others had leased: whoever leads is the only one that may run anything."""
+        with self._store.transaction() as session:
+            for job in repositories.held_jobs(session, self._queue):
+                if job.run_id not in self._going.attempts:
+                    self._courses.reclaim(session, job, f"the controller that ran it, {job.owner}, is gone")
+
+    def _stop_what_has_no_lease(self) -> None:
+        attempts = self._attempts()
+        if attempts:
+            with self._store.reading() as session:
+                held = repositories.runs_held(session, [attempt.lease.job.id for attempt in attempts])
+            self._stop_all_but(held, attempts)
+
+    def _stop_all_but(self, held: set[str], attempts: list[Attempt] | None = None) -> None:
+        for attempt in self._attempts() if attempts is None else attempts:
+            if attempt.run_id not in held and not attempt.halt.asked:
+                attempt.halt.stop()
+
+    def _lose_all(self, why: str) -> None:
+        """Nobody else will say what became of the runs."""
+        for attempt in self._attempts():
+            if not attempt.halt.asked:
+                with contextlib.suppress(NoLongerMine), self._store.transaction() as session:
+                    self._courses.lose(session, attempt.lease, why)
+                attempt.halt.stop()
+
+    # --- leasing -----------------------------------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        with self._lock:
+            return self._going.waiting < MOST_WAITING and len(self._going.attempts) < MOST_AT_ONCE
+
+    def _lease_next(self) -> bool:
+        """Lease one job and let it run; ``False`` when there is none."""
+        job = self._next()
+        if job is None:
+            return False
+        run_id = f"{job.sweep_id}-{job.cell_id}-{secrets.token_hex(3)}"
+        try:
+            with self._store.transaction() as session:
+                lease = self._courses.lease(session, job, run_id)
+        except InvalidTransition:
+            # Cancelled a moment ago.
+            return True
+        attempt = Attempt(lease, self._settings, self._store, self._courses, self._intake, self._leaving, self.wake)
+        with self._lock:
+            self._going.attempts[attempt.run_id] = attempt
+        threading.Thread(target=self._carry_out, args=(attempt,), name=attempt.run_id, daemon=True).start()
+        return True
+
+    def _next(self) -> JobRecord | None:
+        with self._lock:
+            by_sweep, by_key = self._going.by_sweep(), self._going.by_key()
+        most = self._settings.max_parallel_per_key
+        full_keys = [key for key, runs in by_key.items() if most is not None and runs >= most]
+        with self._store.reading() as session:
+            limits = {sweep: repositories.get_queue(session, sweep).max_parallel for sweep in by_sweep}
+            full = [sweep for sweep, limit in limits.items() if limit is not None and by_sweep[sweep] >= limit]
+            found = repositories.ready_jobs(session, self._queue, time.time(), 1, full, full_keys)
+        return found[0] if found else None
+
+    def _carry_out(self, attempt: Attempt) -> None:
+        def free() -> None:
+            with self._lock:
+                self._going.free.add(attempt.run_id)
+            attempt.halt.placed = True
+            self.wake()
+
+        try:
+            attempt.carry_out(free)
+        finally:
+            with self._lock:
+                self._going.attempts.pop(attempt.run_id, None)
+                self._going.free.discard(attempt.run_id)
+            self.wake()
+
+    def _hand_back(self, attempt: Attempt) -> None:
+        try:
+            with self._store.transaction() as session:
+                self._courses.hand_back(session, attempt.lease, "the controller is shut down")
+        except Exception as error:
+            # Whoever leads next finds the lease of a controller that is gone.
+            logger.info("run %s is not handed back: %s", attempt.run_id, error)
+        attempt.halt.stop()
+
+    def _attempts(self) -> list[Attempt]:
+        with self._lock:
+            return list(self._going.attempts.values())
