@@ -11,9 +11,10 @@ from service.startup import NAME as STARTUP
 from service.startup import startup
 from workers import bench
 
-NAMES = (*bench.NAMES, STARTUP)
+READS = "reads"
+NAMES = (*bench.NAMES, STARTUP, READS)
 DEEP = bench.DEEP
-QUICK = bench.NAMES
+QUICK = (*bench.NAMES, READS)
 """Those that have less to measure. The others are of whole commands."""
 
 REPEATED = (STARTUP,)
@@ -50,4 +51,9 @@ def run_bench(
             raise UnknownBench(f"{option} is for {' and '.join(of)}; leave it out for {name}")
     if name == STARTUP:
         return startup(settings, repeats or 1)
+    if name == READS:
+        # The whole application, which the other commands start sooner without.
+        from service.reads import reads
+
+        return reads(settings, quick)
     return dict(json.loads(questions.bench(settings, name, quick, deep)))

@@ -95,10 +95,32 @@ class Client:
 
     # --- sweeps ------------------------------------------------------------------------------------------------------
 
-    def submit(self, matrix: bytes, media_type: str = YAML, idempotency_key: str | None = None) -> str:
-        """Submit a matrix; the id of its sweep. ``idempotency_key``: one of its own for each call, unless given."""
+    def submit(
+        self,
+        matrix: bytes,
+        media_type: str = YAML,
+        *,
+        idempotency_key: str | None = None,
+        priority: int | None = None,
+        max_parallel: int | None = None,
+    ) -> str:
+        """Submit a matrix; the id of its sweep.
+
+        Args:
+            idempotency_key: a new one for each call, unless it is given.
+            priority: sweeps of a higher one come first.
+            max_parallel: so many of its runs at once, at most.
+        """
         headers = {"Content-Type": media_type, "Idempotency-Key": idempotency_key or secrets.token_hex(16)}
-        answer = self._post("/v1/sweeps", self._submitting, content=matrix, headers=headers, timeout=AUDIT_TIMEOUT_S)
+        terms = {"priority": priority, "max_parallel": max_parallel}
+        answer = self._post(
+            "/v1/sweeps",
+            self._submitting,
+            content=matrix,
+            headers=headers,
+            params={name: value for name, value in terms.items() if value is not None},
+            timeout=AUDIT_TIMEOUT_S,
+        )
         return str(answer["id"])
 
     def sweep(self, sweep_id: str) -> Json:

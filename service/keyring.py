@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 from service.domain import keys
 from service.domain.keys import ApiKey, Scope
-from service.store import Store
+from service.store import Store, StoreUnavailable
 from service.store.records import UnknownRecord
 from service.store.repositories import access
+
+logger = logging.getLogger(__name__)
 
 SESSION_LIFE = timedelta(hours=12)
 NOTED_EVERY = timedelta(minutes=1)
@@ -97,8 +100,7 @@ class Keyring:
         key = self._known(text)
         self._check(key)
         if key.last_used_at is None or self._now() - key.last_used_at > NOTED_EVERY:
-            with self._store.transaction() as session:
-                access.note_use(session, key.id, self._now())
+            self._note_use(key)
         return Principal(key.id, key.name, key.scope)
 
     def open_session(self, text: str) -> str:
@@ -131,6 +133,14 @@ class Keyring:
         """Ending one that is over changes nothing."""
         with self._store.transaction() as session:
             access.end_session(session, keys.digest(token))
+
+    def _note_use(self, key: ApiKey) -> None:
+        try:
+            with self._store.transaction() as session:
+                access.note_use(session, key.id, self._now())
+        except StoreUnavailable as error:
+            # Who only looks is let in by a database that takes nothing.
+            logger.warning("the use of key %s was not written down: %s", key.prefix, error)
 
     def _known(self, text: str) -> ApiKey:
         key_id = keys.id_of(text)

@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from service.store.records import RunRecord, UnknownRecord
+from service.store.records import UnknownRecord
 
-LOG = "engine.log"
 CHUNK_BYTES = 1 << 16
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,11 +25,11 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file of a run; ``path`` starts with the arm's folder."""
+    """A file of a run; ``path`` starts with the arm's folder. ``modified_at`` is absent where nobody knows it."""
 
     path: str
     bytes: int
-    modified_at: datetime
+    modified_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,15 @@ class RunFiles:
             if folder.is_relative_to(root) and ".." not in folder.parts
         }
 
+    def __contains__(self, name: object) -> bool:
+        """Is there an arm's folder of this name?"""
+        return name in self._folders
+
     def __iter__(self) -> Iterator[Artifact]:
         """Every file, by arm and then by path."""
         for name, parts in self._folders.items():
             with contextlib.suppress(OSError), _entered(self._root, parts) as folder:
                 yield from sorted(_below(name, folder), key=lambda item: item.path)
-
-    def logs(self) -> Iterator[tuple[str, Artifact]]:
-        """What the engine of each arm wrote, by arm."""
-        for name in self._folders:
-            with contextlib.suppress(UnknownRecord), self.open(f"{name}/{LOG}").file as file:
-                yield name, _described(f"{name}/{LOG}", os.fstat(file.fileno()))
 
     def open(self, path: str) -> Opened:
         """The file at ``path``. The caller closes it, or reads its chunks to their end.
@@ -87,20 +84,6 @@ class RunFiles:
                 return _opened(os.open(inner[-1], _FILE, dir_fd=folder))
         except OSError as error:
             raise UnknownRecord("artifact", path) from error
-
-
-def files_of(run: RunRecord, artifacts_dir: Path) -> RunFiles:
-    """Of the run's own arms, and of the arms that it shares with other cells as ``shared-ROLE``."""
-    spec = run.spec
-    own = {Path(arm.folder).name: Path(arm.folder) for arm in spec.arms}
-    shared = {
-        "shared-probe": spec.probe,
-        "shared-replicated": spec.replicated,
-        "shared-reference": spec.reference,
-        "shared-eval-replicated": spec.evaluated,
-    }
-    found = {name: Path(folder) for name, folder in shared.items() if folder is not None}
-    return RunFiles(artifacts_dir / run.sweep_id, {**own, **found})
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -94,6 +95,10 @@ class Settings(BaseSettings):
         ge=0,
         description="So many bytes of artifacts of ended sweeps are kept, and the newest sweep's in any case.",
     )
+    artifacts_url: str | None = Field(
+        default=None,
+        description="fsspec URL that the files of runs are copied to, for nodes that share no disk. No secrets in it.",
+    )
     environments: dict[str, Any] = Field(
         default={},
         description="Engine environments that every matrix may name, as its section environments: has them; JSON.",
@@ -148,6 +153,16 @@ class Settings(BaseSettings):
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:
         return home.expanduser().resolve()
+
+    @field_validator("artifacts_url")
+    @classmethod
+    def _without_secrets(cls, url: str | None) -> str | None:
+        # It is stored with every run.
+        if url is not None and urlsplit(url).password is not None:
+            raise ValueError(
+                "the URL has a password in it; leave it to the provider's own variables or files, as fsspec reads them"
+            )
+        return url
 
     @field_validator("environments")
     @classmethod

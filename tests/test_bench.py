@@ -257,7 +257,10 @@ def test_less_may_be_better_and_nothing_owed(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["startup", "--quick"], "--quick is for residual and fallback and full-graph; leave it out for startup"),
+        (
+            ["startup", "--quick"],
+            "--quick is for residual and fallback and full-graph and reads; leave it out for startup",
+        ),
         (["full-graph", "--deep"], "--deep is for fallback; leave it out for full-graph"),
         (["residual", "--repeats", "2"], "--repeats is for startup; leave it out for residual"),
     ],

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from api import server
@@ -181,10 +181,12 @@ class Unreliable(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     answers: list[int | None]
     seen: list[tuple[str, str | None]]
+    keys: ClassVar[list[str | None]] = []
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.seen.append((self.path, self.headers.get("Idempotency-Key")))
+        self.keys.append(self.headers.get("Authorization"))
         status = self.answers.pop(0)
         if status is None:
             self.close_connection = True
@@ -229,6 +231,15 @@ def test_each_submission_has_a_key_of_its_own_unless_it_is_given() -> None:
     first, second, third = (key for _, key in seen)
     assert first != second
     assert third == "mine"
+
+
+def test_terms_and_key_are_sent_where_they_are_given() -> None:
+    with unreliable(201, 201) as (client, seen):
+        client.submit(MATRIX)
+        with Client(client.url, "sp_secret") as other:
+            other.submit(MATRIX, priority=3, max_parallel=2)
+    assert [path for path, _ in seen] == ["/v1/sweeps", "/v1/sweeps?priority=3&max_parallel=2"]
+    assert Unreliable.keys[-2:] == [None, "Bearer sp_secret"]
 
 
 def test_what_must_not_happen_twice_is_not_tried_again_once_it_was_sent() -> None:

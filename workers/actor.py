@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers import cache_root, traces
+from workers import artifacts, cache_root, traces
 from workers.arms import Arm
 from workers.environments.failure import EnvironmentFailure
 from workers.environments.provide import provided
@@ -49,6 +49,9 @@ class RunActor:
         with contextlib.ExitStack() as held:
             for event in self._run_arms(held):
                 yield event.model_dump(mode="json")
+        for event in artifacts.keep(self._spec):
+            yield event.model_dump(mode="json")
+        artifacts.fetch_shared(self._spec)
         evidence = assemble(
             self._spec,
             self._reports,

@@ -13,8 +13,9 @@ from service.api.dependencies import SettingsDependency, StoreDependency
 from service.api.paging import After, Limit, cut
 from service.api.problems import RESPONSES, ProblemError
 from service.api.resources import ArtifactPage, Log, Logs
+from service.artifacts import LOG, Artifacts, artifacts_of, order
 from service.domain import cursor
-from service.run_files import LOG, Artifact, Opened, RunFiles, files_of
+from service.run_files import Artifact, Opened
 from service.settings import Settings
 from service.store import Store, repositories
 from service.store.records import SweepRecord, UnknownRecord
@@ -83,11 +84,11 @@ def read_log(
     return PlainTextResponse(content.decode(errors="replace"), headers=SAFE)
 
 
-def _files(run_id: str, store: Store, settings: Settings) -> tuple[SweepRecord, RunFiles]:
+def _files(run_id: str, store: Store, settings: Settings) -> tuple[SweepRecord, Artifacts]:
     with store.reading() as session:
         run = repositories.get_run(session, run_id)
         sweep = repositories.get_sweep(session, run.sweep_id)
-    return sweep, files_of(run, settings.artifacts_dir)
+    return sweep, artifacts_of(run, settings)
 
 
 def _opened(run_id: str, path: str, store: Store, settings: Settings) -> Opened:
@@ -105,10 +106,5 @@ def _opened(run_id: str, path: str, store: Store, settings: Settings) -> Opened:
         ) from None
 
 
-def _behind(files: RunFiles, path: str | None) -> list[Artifact]:
-    return [item for item in files if path is None or _order(item.path) > _order(path)]
-
-
-def _order(path: str) -> tuple[str, str]:
-    """By which files are listed: arm first, since one arm's name may begin like another's."""
-    return path.partition("/")[0], path
+def _behind(files: Artifacts, path: str | None) -> list[Artifact]:
+    return [item for item in files if path is None or order(item.path) > order(path)]

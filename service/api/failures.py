@@ -27,6 +27,11 @@ FAILURES = {
     "artifacts-removed": Failure(
         HTTPStatus.GONE, "the files of the sweep were removed", "the files of this sweep were removed at 2026-11-30"
     ),
+    "artifacts-away": Failure(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "the place that files are kept at, `SHARDPROOF_ARTIFACTS_URL`, does not answer",
+        "cold/engine.log cannot be read at s3://bucket: the endpoint does not answer",
+    ),
     "wrong-state": Failure(
         HTTPStatus.CONFLICT,
         "what is asked is not possible in the state that the sweep or cell is in",
@@ -161,6 +166,10 @@ OF_AN_OPERATION = {
     "stream_sweep": ("too-many-streams",),
     "stream_run": ("too-many-streams",),
     "list_nodes": ("no-cluster",),
+    "list_artifacts": ("artifacts-away",),
+    "list_logs": ("artifacts-away",),
+    "download_artifact": ("artifacts-away",),
+    "read_log": ("artifacts-away",),
 }
 """Besides what follows from an operation's parameters."""
 

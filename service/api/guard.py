@@ -21,11 +21,11 @@ from service.api.bodies import LimitedBody
 from service.api.limiter import Limiter
 from service.api.origin import check_form, check_host, check_origin, check_text
 from service.api.principal import check_scope
-from service.api.problems import ProblemError, error_response
+from service.api.problems import ProblemError, error_response, unavailable_response
 from service.domain.keys import Scope as KeyScope
 from service.keyring import LOCAL, Keyring, Principal, Refused
 from service.settings import Settings
-from service.store import Store
+from service.store import Store, StoreUnavailable
 from service.store.repositories import audit
 from service.store.repositories.audit import NewAudit
 
@@ -75,6 +75,9 @@ class Guard:
         except ProblemError as error:
             await self._note_change(request, route_path(request), error.status_code)
             await _refusal(request, error)(scope, receive, send)
+            return
+        except StoreUnavailable as error:
+            await unavailable_response(request, error)(scope, receive, send)
             return
         await self._pass_on(request, body.receive, send)
 

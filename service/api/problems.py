@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from service.domain.errors import MatrixError, MatrixProblem
 from service.domain.place import show_path
+from service.store import StoreUnavailable
 from service.store.records import UnknownRecord
 
 MEDIA_TYPE = "application/problem+json"
@@ -63,6 +64,9 @@ class ParameterError(Exception):
         self.problems = problems
 
 
+RETRY = {"Retry-After": "5"}
+"""Seconds after which a database that is in trouble may answer again."""
+
 CODES = {
     HTTPStatus.BAD_REQUEST: "malformed-request",
     HTTPStatus.NOT_FOUND: "not-found",
@@ -78,6 +82,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ParameterError, _parameters)
     app.add_exception_handler(MatrixError, _matrix)
     app.add_exception_handler(UnknownRecord, _unknown)
+    app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_exception_handler(Exception, _unforeseen)
     describe = app.openapi
 
@@ -123,6 +128,12 @@ def problem_response(
 def error_response(request: Request, error: ProblemError) -> Response:
     """The problem document of ``error``, for those who answer before a route is found."""
     return problem_response(request, error.status_code, error.code, error.detail, headers=error.headers)
+
+
+def unavailable_response(request: Request, error: StoreUnavailable) -> Response:
+    """The problem document of a database that is in trouble, likewise."""
+    code = f"database-{error.trouble}"
+    return problem_response(request, HTTPStatus.SERVICE_UNAVAILABLE, code, str(error), headers=RETRY)
 
 
 def _schemas() -> dict[str, Any]:
@@ -174,6 +185,11 @@ async def _matrix(request: Request, error: Exception) -> Response:
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, UnknownRecord)
     return problem_response(request, HTTPStatus.NOT_FOUND, f"unknown-{error.kind}", str(error))
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StoreUnavailable)
+    return unavailable_response(request, error)
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

@@ -94,7 +94,7 @@ class Log(BaseModel):
 
     arm: str
     bytes: int
-    modified_at: datetime
+    modified_at: datetime | None
 
 
 class Logs(BaseModel):

@@ -46,6 +46,10 @@ def submit(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="With --wait: the report, as `run` writes it.")
     ] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="Sweeps of a higher one come first.")] = None,
+    max_parallel: Annotated[
+        int | None, typer.Option("--max-parallel", min=1, help="So many of its runs at once, at most.")
+    ] = None,
     url: Url = HERE,
 ) -> None:
     """Send a matrix to a served controller and print the sweep's id."""
@@ -53,7 +57,7 @@ def submit(
         raise Refused("--junit and --json are of the finished sweep; add --wait")
     content = read_bytes(matrix)
     with _client(url) as client:
-        sweep = client.submit(content)
+        sweep = client.submit(content, priority=priority, max_parallel=max_parallel)
         _say(sweep)
         if wait:
             _wait(client, sweep, junit, json_file)

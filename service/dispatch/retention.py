@@ -2,7 +2,8 @@
 
 Below the artifacts folder each sweep has a folder of its own, named by its id, with the id of its controller process in
 it. A folder of a sweep that the store does not know, left by a controller with another database, counts as that of an
-ended sweep unless its controller is still there.
+ended sweep unless its controller is still there. What was copied to ``SHARDPROOF_ARTIFACTS_URL`` goes with the folder;
+there, what the store does not know is somebody else's, and stays.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from service.domain.retention import Bound, Kept, beyond
 from service.settings import Settings
 from service.store import Store, repositories
 from service.store.records import SweepState, UnknownRecord
+from workers.artifacts import ArtifactPlace
 
 OWNER = "owner"
 CACHES = ("arms/*/cache", "cells/*/*/cache", "cells/*/*/*-cache")
@@ -54,13 +57,34 @@ def tidy(settings: Settings, store: Store) -> list[str]:
     """Take away the oldest artifacts until the rest is within the bound; the ids of the sweeps that lost theirs."""
     bound = Bound(settings.retention_sweeps, settings.retention_bytes)
     with _one_at_a_time:
-        ended = [Kept(folder.name, _size(folder)) for folder in _folders(settings) if _has_ended(folder, store)]
-        gone = beyond(bound, ended)
+        sizes = Counter({folder.name: _size(folder) for folder in _folders(settings) if _has_ended(folder, store)})
+        place = None if settings.artifacts_url is None else ArtifactPlace(settings.artifacts_url)
+        sizes.update(_copied(place, store) if place is not None else {})
+        gone = beyond(bound, [Kept(sweep_id, size) for sweep_id, size in sizes.items()])
         for sweep_id in gone:
             # Said first: half a folder is not taken for a whole one, and is tried again.
             _note(store, sweep_id)
             shutil.rmtree(settings.artifacts_dir / sweep_id, ignore_errors=True)
+            if place is not None:
+                place.remove(sweep_id)
     return gone
+
+
+def _copied(place: ArtifactPlace, store: Store) -> Counter[str]:
+    """Bytes of each ended sweep of this store that are kept at ``place``."""
+    sizes: Counter[str] = Counter()
+    for stored in place.files():
+        sizes[stored.name.partition("/")[0]] += stored.size
+    return Counter({name: size for name, size in sizes.items() if _SWEEP.fullmatch(name) and _is_ended(name, store)})
+
+
+def _is_ended(sweep_id: str, store: Store) -> bool:
+    """Known, and ended."""
+    with store.reading() as session:
+        try:
+            return repositories.get_sweep(session, sweep_id).state is SweepState.ENDED
+        except UnknownRecord:
+            return False
 
 
 def _folders(settings: Settings) -> Iterator[Path]:

@@ -19,6 +19,7 @@ from workers.protocol import (
     AGAIN,
     ROUNDING,
     ArmSpec,
+    ArtifactsPlace,
     BatchPlan,
     Environment,
     EnvironmentSpec,
@@ -103,6 +104,7 @@ class Workplace:
             arms=[arm],
             shape=shape,
             environment=self.engine,
+            artifacts=self._artifacts,
         )
 
     def cell_run(
@@ -138,7 +140,13 @@ class Workplace:
             reference=self._found(needs.reference, lost, folders),
             evaluated=self._found(needs.evaluated, lost, folders),
             environment=self.engine,
+            artifacts=self._artifacts,
         )
+
+    @property
+    def _artifacts(self) -> ArtifactsPlace | None:
+        url = self.settings.artifacts_url
+        return None if url is None else ArtifactsPlace(url=url, root=str(self.settings.artifacts_dir))
 
     def _found(self, need: ArmNeed | None, lost: set[str], folders: Mapping[str, str]) -> str | None:
         if need is None or self.shared_key(need) in lost:

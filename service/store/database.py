@@ -5,6 +5,8 @@ with store.transaction() as session:      # commits at the end, rolls back on an
     repositories.end_sweep(session, sweep_id)
 with store.reading() as session:          # sees one consistent state, never waits for a writer
     repositories.get_sweep(session, sweep_id)
+
+Units of work that write come one after the other on every database, see docs/decisions/0018.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, event
+from pydantic_core import from_json
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
@@ -28,16 +32,20 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from service.store import notes
 from service.store.plain import dump_json
+from service.store.trouble import BUSY_TIMEOUT_MS, StoreError, StoreUnavailable, Trouble, trouble_of
 
 logger = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-BUSY_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_S = 10
 _READ_ONLY = "shardproof_read_only"
+_WRITER_LOCK = 0x5368617264
+"""Number of the lock that a writer on PostgreSQL holds."""
 
+_IDLE_WRITER_MS = 60_000
+"""A writer that says nothing for so long has its transaction ended: it may hang, and the others wait for it."""
 
-class StoreError(RuntimeError):
-    """The database cannot be used. Says which one and what to do."""
+_DRIVER = "postgresql+psycopg"
 
 
 class Store:
@@ -45,7 +53,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._reader = engine.execution_options(**{_READ_ONLY: True})
+        self._reader = engine.execution_options(**_reader_options(engine))
         self._observers: list[notes.Observer] = []
 
     def observe(self, observer: notes.Observer) -> None:
@@ -54,8 +62,12 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """A unit of work that writes. Keep it short: SQLite has one writer at a time, the others wait for it."""
-        with Session(self._engine) as session:
+        """A unit of work that writes. Keep it short: there is one writer at a time, the others wait for it.
+
+        Raises:
+            StoreUnavailable: when the database does not take it; nothing of it is stored then.
+        """
+        with self._told(), Session(self._engine) as session:
             with session.begin():
                 yield session
             self._tell(notes.noted(session))
@@ -71,9 +83,25 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A unit of work that only reads; whatever it changes is rolled back."""
-        with Session(self._reader, autoflush=False) as session:
+        """A unit of work that only reads; whatever it changes is rolled back, or refused.
+
+        Raises:
+            StoreUnavailable: when the database does not answer.
+        """
+        with self._told(but=Trouble.READ_ONLY), Session(self._reader, autoflush=False) as session:
             yield session
+
+    @contextmanager
+    def _told(self, but: Trouble | None = None) -> Iterator[None]:
+        """Errors of the database in words. One that only a mistake in the unit of work explains stays as it is."""
+        try:
+            yield
+        except (DBAPIError, sqlalchemy.exc.TimeoutError) as error:
+            trouble = trouble_of(error)
+            if trouble is None or trouble is but:
+                raise
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise StoreUnavailable(trouble, _shown(str(self._engine.url)), cause) from error
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -91,12 +119,37 @@ def open_store(url: str) -> Store:
 
 
 def create_engine(url: str) -> Engine:
-    """An engine for ``url``; on SQLite with write-ahead log, enforced foreign keys and waiting writers."""
-    engine = sqlalchemy.create_engine(url, json_serializer=dump_json)
+    """An engine for ``url``: one writer at a time, the others wait; on SQLite also a log ahead and foreign keys."""
+    if make_url(url).get_backend_name() in ("postgresql", "postgres"):
+        return _postgresql(make_url(url))
+    engine = sqlalchemy.create_engine(url, json_serializer=dump_json, json_deserializer=from_json)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _postgresql(url: URL) -> Engine:
+    """Connections are tried before each use: one that broke while nobody used it is none of the user's business."""
+    named = url if "+" in url.drivername else url.set(drivername=_DRIVER)
+    timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+    engine = sqlalchemy.create_engine(
+        named,
+        json_serializer=dump_json,
+        json_deserializer=from_json,
+        pool_pre_ping=True,
+        connect_args=timeout,
+    )
+    event.listen(engine, "begin", _begin_postgresql)
+    event.listen(engine, "checkin", _forget_read_only)
+    return engine
+
+
+def _reader_options(engine: Engine) -> dict[str, Any]:
+    if engine.dialect.name != "postgresql":
+        return {_READ_ONLY: True}
+    # PostgreSQL's default shows each statement what was committed before it: a report would mix two states.
+    return {_READ_ONLY: True, "isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
 def upgrade(url: str) -> None:
@@ -163,6 +216,23 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
+def _forget_read_only(connection: Any, _: ConnectionPoolEntry) -> None:
+    # What SQLAlchemy sets back after a reader says "read and write", whatever the database's own default is.
+    if connection is not None and not connection.closed:
+        connection.read_only = None
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    # Ids of events are cursors: given out by writers side by side, a smaller one could show after a larger one had
+    # been read, and be skipped for ever.
+    if not connection.get_execution_options().get(_READ_ONLY, False):
+        connection.exec_driver_sql(
+            f"SET LOCAL lock_timeout = {BUSY_TIMEOUT_MS}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_WRITER_MS}; "
+            f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"
+        )
+
+
 def _make_folder(url: str) -> None:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:"):
@@ -170,8 +240,9 @@ def _make_folder(url: str) -> None:
 
 
 def _cannot_open(url: str, error: object) -> str:
+    said = " ".join(str(error).split())
     return (
-        f"cannot open database {_shown(url)}: {error}; check SHARDPROOF_DATABASE_URL and SHARDPROOF_HOME, "
+        f"cannot open database {_shown(url)}: {said}; check SHARDPROOF_DATABASE_URL and SHARDPROOF_HOME, "
         "and that this user may write there"
     )
 

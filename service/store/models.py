@@ -53,10 +53,24 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+class AnyText(TypeDecorator[str]):
+    """Text as it may come from outside. PostgreSQL has no NUL, no database half a character: both are replaced."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return (
+            None
+            if value is None
+            else value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+        )
+
+
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=CONVENTION)
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as it stands
-        str: Text(),
+        str: AnyText(),
         datetime: UtcDateTime(),
         dict[str, Any]: JSON(none_as_null=True),
         list[Any]: JSON(none_as_null=True),
@@ -108,6 +122,7 @@ class CellRow(Base):
         ForeignKeyConstraint(["sweep_id", "duplicate_of"], ["cells.sweep_id", "cells.id"]),
         UniqueConstraint("sweep_id", "position"),
         Index("ix_cells_sweep_id_state", "sweep_id", "state"),
+        Index("ix_cells_sweep_id_ok", "sweep_id", "ok"),
     )
 
 

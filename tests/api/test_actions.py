@@ -84,27 +84,18 @@ def test_of_several_cells_all_or_none_are_run_again(sweep: tuple[Client, str]) -
     assert states(client, sweep_id) == {"a": "queued", "b": "cancelled"}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"cells": []},
-        {"cells": "c1"},
-        {"cells": [1]},
-        {"cells": None, "x": 1},
-        [],
-        "c1",
-        3,
-        {"cell": ["c1"]},
-        {"cells": ["a\0"]},
-        {"cells": ["\ud800"]},
-        {"cells": [""]},
-    ],
-)
-def test_a_body_that_is_not_as_it_should_be(sweep: tuple[Client, str], body: object) -> None:
+BODIES: list[object] = [
+    {"cells": []}, {"cells": "c1"}, {"cells": [1]}, {"cells": None, "x": 1}, {"cell": ["c1"]}, {"cells": [""]},
+    {"cells": ["a\0"]}, {"cells": ["\ud800"]}, [], "c1", 3,
+]  # fmt: skip
+
+
+def test_a_body_that_is_not_as_it_should_be(sweep: tuple[Client, str]) -> None:
     client, sweep_id = sweep
-    sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
-    problem = assert_problem(client.post(f"/v1/sweeps/{sweep_id}/rerun", **sent), 422, "invalid-request")
-    assert problem["errors"][0]["path"].startswith("body")
+    for body in BODIES:
+        sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
+        problem = assert_problem(client.post(f"/v1/sweeps/{sweep_id}/rerun", **sent), 422, "invalid-request")
+        assert problem["errors"][0]["path"].startswith("body"), body
 
 
 def test_what_is_not_there(sweep: tuple[Client, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from store.samples import SWEEP, add_sweep, run_spec
 from api.client import Client, make_client
 from api.test_problems import assert_problem
 from service.store import Store, repositories
+from workers.artifacts import ArtifactPlace
 
 LOG = b"line 1\nline 2 \xff\n"
 PAGE = b"<script>alert(1)</script>"
@@ -71,29 +73,28 @@ def test_a_page_that_an_engine_wrote_is_never_shown_as_one(client: Client) -> No
     assert headers["Content-Length"] == str(len(PAGE))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "cold/none",
-        "cold",
-        "cold/report",
-        "../secret",
-        "%2e%2e/secret",
-        "cold/..%2f..%2f..%2f..%2f..%2fsecret",
-        "cold/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/secret",
-        "cold/engine.log%00",
-        "%2fetc%2fpasswd",
-        "shared-reference/passwd",
-        "cold/link",
-    ],
-)
-def test_what_lies_elsewhere_is_not_there(client: Client, arm: Path, path: str) -> None:
+ELSEWHERE = [
+    "cold/none",
+    "cold",
+    "cold/report",
+    "../secret",
+    "%2e%2e/secret",
+    "cold/..%2f..%2f..%2f..%2f..%2fsecret",
+    "cold/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/secret",
+    "%2fetc%2fpasswd",
+    "shared-reference/passwd",
+    "cold/link",
+]
+
+
+def test_what_lies_elsewhere_is_not_there(client: Client, arm: Path) -> None:
     (arm / "link").symlink_to("../../../../../secret")
     assert (arm / "link").read_bytes() == b"secret"
-    response = client.get(f"/v1/runs/run-1/artifacts/{path}")
-    assert response.status_code == 404
-    assert response.json()["code"] in ("unknown-artifact", "not-found")
-    assert b"secret" not in response.content.replace(b"/secret", b"")
+    for path in ELSEWHERE:
+        response = client.get(f"/v1/runs/run-1/artifacts/{path}")
+        assert response.status_code == 404, path
+        assert response.json()["code"] in ("unknown-artifact", "not-found"), path
+        assert b"secret" not in response.content.replace(b"/secret", b""), path
 
 
 def test_logs_are_listed_by_arm_and_their_end_is_read(client: Client) -> None:
@@ -116,3 +117,42 @@ def test_files_that_were_removed_are_gone_not_unknown(client: Client, store: Sto
     problem = assert_problem(client.get("/v1/runs/run-1/artifacts/cold/engine.log"), 410, "artifacts-removed")
     assert "SHARDPROOF_RETENTION_SWEEPS" in problem["detail"]
     assert client.get("/v1/runs/run-1/artifacts").json()["removed_at"] is not None
+
+
+def kept(store: Store, tmp_path: Path, arm: Path) -> Client:
+    """The same run where its own arm ran on a node whose disk is not seen here; the shared one is here."""
+    url = f"file://{tmp_path / 'bucket'}"
+    ArtifactPlace(url).put(arm, f"{SWEEP}/cells/c0/run-1/cold")
+    (tmp_path / "bucket" / "secret").write_bytes(b"secret")
+    shutil.rmtree(arm)
+    return make_client(store, home=tmp_path, artifacts_url=url)
+
+
+def test_files_of_other_nodes_are_read_from_where_they_are_kept(store: Store, tmp_path: Path, arm: Path) -> None:
+    client = kept(store, tmp_path, arm)
+    paths = listed(client)
+    assert paths == ["cold/engine.log", "cold/report/index.html", "cold/ä b#c?.txt", "shared-replicated/engine.log"]
+    content = [client.get(f"/v1/runs/run-1/artifacts/{quote(path)}").content for path in paths]
+    assert content == [LOG, PAGE, b"", b"shared\n"]
+    logs = client.get("/v1/runs/run-1/logs").json()["logs"]
+    assert [(log["arm"], log["bytes"], log["modified_at"] is None) for log in logs] == [
+        ("cold", len(LOG), True),
+        ("shared-replicated", 7, False),
+    ]
+    assert client.get("/v1/runs/run-1/logs/cold?tail=3").text == " \N{REPLACEMENT CHARACTER}\n"
+    assert listed(make_client(store, home=tmp_path)) == ["shared-replicated/engine.log"], "without that place"
+
+
+def test_nothing_else_is_read_from_there(store: Store, tmp_path: Path, arm: Path) -> None:
+    client = kept(store, tmp_path, arm)
+    for path in [path for path in ELSEWHERE if "link" not in path]:
+        response = client.get(f"/v1/runs/run-1/artifacts/{path}")
+        assert response.status_code == 404, path
+        assert b"secret" not in response.content.replace(b"/secret", b""), path
+
+
+def test_a_place_that_does_not_answer_is_said_so(store: Store, tmp_path: Path, arm: Path) -> None:
+    shutil.rmtree(arm)
+    client = make_client(store, home=tmp_path, artifacts_url="unheard-of://x")
+    problem = assert_problem(client.get("/v1/runs/run-1/artifacts"), 503, "artifacts-away")
+    assert "SHARDPROOF_ARTIFACTS_URL" in problem["detail"]

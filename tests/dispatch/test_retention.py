@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from service.dispatch.controller import Controller
 from service.report import stored_report
 from service.settings import Settings
 from service.store import Store, open_store, repositories
+from workers.artifacts import ArtifactPlace
 
 SWEEPS = [f"20261130-02150{second}-ab12cd" for second in range(4)]
 
@@ -144,3 +146,20 @@ def test_a_folder_that_cannot_be_read_stops_no_controller(
     add_sweep(store, SWEEPS[0], owner=dead)
     monkeypatch.setattr(retention, "tidy", full)
     assert Controller(Settings(home=tmp_path), store).recover() == [SWEEPS[0]]
+
+
+def test_what_was_copied_elsewhere_goes_too_and_what_is_not_ours_stays(
+    store: Store, fill: Fill, tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path / 'copies'}"
+    place = ArtifactPlace(url)
+    ended(store, *SWEEPS[:2])
+    for sweep_id in SWEEPS[:3]:
+        place.put(fill(sweep_id), sweep_id)
+    settings = Settings(home=tmp_path, artifacts_url=url, retention_sweeps=1)
+    shutil.rmtree(settings.artifacts_dir / SWEEPS[0])
+    retention.claim(settings.artifacts_dir / SWEEPS[2])
+    assert retention.tidy(settings, store) == [SWEEPS[0]]
+    assert place.names() == SWEEPS[1:3]
+    with store.reading() as session:
+        assert repositories.get_sweep(session, SWEEPS[0]).artifacts_removed_at is not None

@@ -102,6 +102,7 @@ READS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", READS)
 def test_a_page_is_found_by_an_index_and_not_sorted(store: Store, name: str) -> None:
     lines = plan_of(store, READS[name])
@@ -109,6 +110,7 @@ def test_a_page_is_found_by_an_index_and_not_sorted(store: Store, name: str) -> 
     assert not any("TEMP B-TREE" in line or line.startswith("SCAN") for line in lines), lines
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_a_query_without_an_index_would_be_seen(store: Store) -> None:
     lines = plan_of(store, lambda session: session.execute(text("SELECT id FROM runs ORDER BY failure")).all())
     assert any(line.startswith("SCAN") for line in lines)

@@ -63,7 +63,7 @@ def test_times_without_a_zone_are_refused(store: Store) -> None:
 
 def test_what_is_not_there_is_named(store: Store) -> None:
     add_sweep(store)
-    with store.reading() as session:
+    with store.transaction() as session:
         for look_up, name in (
             (lambda: repositories.get_sweep(session, "nope"), "sweep 'nope'"),
             (lambda: repositories.get_cell(session, SWEEP, "nope"), f"cell '{SWEEP}/nope'"),

@@ -61,7 +61,18 @@ from workers.protocol.evidence import (
     TimedStart,
     Traces,
 )
-from workers.protocol.runs import AGAIN, ROUNDING, ArmSpec, BatchPlan, Event, Fault, Policy, RunSpec, Trial
+from workers.protocol.runs import (
+    AGAIN,
+    ROUNDING,
+    ArmSpec,
+    ArtifactsPlace,
+    BatchPlan,
+    Event,
+    Fault,
+    Policy,
+    RunSpec,
+    Trial,
+)
 from workers.protocol.words import (
     INVARIANTS,
     ONE_ORDER,
@@ -92,6 +103,7 @@ __all__ = [
     "ArmReport",
     "ArmSpec",
     "Artifacts",
+    "ArtifactsPlace",
     "AuditCell",
     "AuditReply",
     "AuditRequest",

@@ -117,11 +117,19 @@ class Policy(Message):
     reduced_precision_flip_margin: float = 0.25
 
 
+class ArtifactsPlace(Message):
+    """Where the files of a run are kept: below the fsspec ``url``, by their path below the local folder ``root``."""
+
+    url: str
+    root: str
+
+
 class RunSpec(Message):
     """One attempt at a cell, or at an arm that several cells share.
 
     ``replicated`` and ``reference`` are folders of shared arms that have already run; ``probe`` is one too, where the
     cell's own probe is such an arm. ``evaluated``: the folder of a shared arm that evaluates with SP off.
+    ``artifacts``: ``None`` where files stay on the machine that made them.
     """
 
     protocol: int = PROTOCOL
@@ -137,12 +145,13 @@ class RunSpec(Message):
     reference: str | None = None
     evaluated: str | None = None
     environment: EnvironmentSpec | None = None
+    artifacts: ArtifactsPlace | None = None
 
 
 class Event(Message):
     """One thing that happened, in the order it did. ``at`` is Unix time."""
 
-    kind: Literal["arm-started", "phase", "arm-finished", "evidence"]
+    kind: Literal["arm-started", "phase", "arm-finished", "artifacts-kept", "evidence"]
     at: float
     arm: Role | None = None
     rank: int | None = None

@@ -42,9 +42,10 @@ def latest_phases(session: Session, sweep_id: str) -> list[LivePhase]:
 
     A rank whose newest phase belongs to an earlier arm or attempt than its cell's newest is left out: it is over.
     """
+    running = select(CellRow.id).where(CellRow.sweep_id == sweep_id, CellRow.state == State.RUNNING)
     newest = (
         select(func.max(EventRow.id).label("id"))
-        .where(EventRow.sweep_id == sweep_id, EventRow.kind == "phase", EventRow.cell_id.is_not(None))
+        .where(EventRow.sweep_id == sweep_id, EventRow.kind == "phase", EventRow.cell_id.in_(running))
         .group_by(EventRow.cell_id, EventRow.rank)
         .subquery()
     )
@@ -52,7 +53,6 @@ def latest_phases(session: Session, sweep_id: str) -> list[LivePhase]:
         select(EventRow)
         .join(newest, EventRow.id == newest.c.id)
         .join(CellRow, (CellRow.sweep_id == EventRow.sweep_id) & (CellRow.id == EventRow.cell_id))
-        .where(CellRow.state == State.RUNNING)
         .order_by(CellRow.position, EventRow.rank, EventRow.id)
     )
     return [_phase(row) for row in _of_newest_arm(session.scalars(query).all())]

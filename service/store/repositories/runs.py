@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Row, Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from service.domain.lifecycle import Level, State, step
@@ -12,6 +13,21 @@ from service.store.models import RunRow
 from service.store.notes import RunEnded, note
 from service.store.records import RunRecord, UnknownRecord
 from workers.protocol import Evidence, RunSpec
+
+_ALL = (
+    RunRow.id,
+    RunRow.sweep_id,
+    RunRow.cell_id,
+    RunRow.attempt,
+    RunRow.state,
+    RunRow.created_at,
+    RunRow.started_at,
+    RunRow.ended_at,
+    RunRow.failure,
+    # As text: evidence is most of what the store holds, and its model reads text much sooner than what was made of it.
+    cast(RunRow.spec, Text).label("spec"),
+    cast(RunRow.evidence, Text).label("evidence"),
+)
 
 
 def create_run(session: Session, sweep_id: str, cell_id: str, spec: RunSpec, state: State = State.QUEUED) -> RunRecord:
@@ -27,11 +43,14 @@ def create_run(session: Session, sweep_id: str, cell_id: str, spec: RunSpec, sta
     )
     session.add(row)
     session.flush()
-    return _record(row)
+    return get_run(session, row.id)
 
 
 def get_run(session: Session, run_id: str) -> RunRecord:
-    return _record(_run(session, run_id))
+    row = session.execute(select(*_ALL).where(RunRow.id == run_id)).one_or_none()
+    if row is None:
+        raise UnknownRecord("run", run_id)
+    return _record(row)
 
 
 def runs_of(session: Session, sweep_id: str, cell_id: str) -> list[RunRecord]:
@@ -49,12 +68,12 @@ def latest_runs(session: Session, sweep_id: str) -> list[RunRecord]:
         .subquery()
     )
     query = (
-        select(RunRow)
+        select(*_ALL)
         .join(newest, (RunRow.cell_id == newest.c.cell_id) & (RunRow.attempt == newest.c.attempt))
         .where(RunRow.sweep_id == sweep_id)
         .order_by(RunRow.created_at, RunRow.id)
     )
-    return [_record(row) for row in session.scalars(query)]
+    return [_record(row) for row in session.execute(query)]
 
 
 def set_run_state(session: Session, run_id: str, state: State) -> None:
@@ -63,7 +82,7 @@ def set_run_state(session: Session, run_id: str, state: State) -> None:
     Raises:
         InvalidTransition: if the lifecycle has no such step.
     """
-    _step(_run(session, run_id, lock=True), state)
+    _step(_locked(session, run_id), state)
 
 
 def finish_run(
@@ -74,7 +93,7 @@ def finish_run(
     Raises:
         InvalidTransition: if the lifecycle has no such step; the evidence is then not stored either.
     """
-    row = _run(session, run_id, lock=True)
+    row = _locked(session, run_id)
     _step(row, state)
     row.evidence = None if evidence is None else evidence.model_dump(mode="json")
     row.failure = failure
@@ -94,14 +113,14 @@ def _step(row: RunRow, state: State) -> None:
         row.ended_at = datetime.now(UTC)
 
 
-def _run(session: Session, run_id: str, lock: bool = False) -> RunRow:
-    row = session.get(RunRow, run_id, with_for_update=True if lock else None)
+def _locked(session: Session, run_id: str) -> RunRow:
+    row = session.get(RunRow, run_id, with_for_update=True)
     if row is None:
         raise UnknownRecord("run", run_id)
     return row
 
 
-def _record(row: RunRow) -> RunRecord:
+def _record(row: Row[*tuple[Any, ...]]) -> RunRecord:
     return RunRecord(
         id=row.id,
         sweep_id=row.sweep_id,
@@ -111,7 +130,7 @@ def _record(row: RunRow) -> RunRecord:
         created_at=row.created_at,
         started_at=row.started_at,
         ended_at=row.ended_at,
-        spec=RunSpec.model_validate(row.spec),
-        evidence=None if row.evidence is None else Evidence.model_validate(row.evidence),
+        spec=RunSpec.model_validate_json(row.spec),
+        evidence=None if row.evidence is None else Evidence.model_validate_json(row.evidence),
         failure=row.failure,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0007"
-down_revision = "0003_queue"
+down_revision = "0003_counts_of_sweeps"
 branch_labels = None
 depends_on = None
 

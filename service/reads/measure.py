@@ -1,0 +1,106 @@
+"""Ask the API, in this process and without a network, and take the time of each answer."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient
+
+from service.reads.questions import DEEPEST, LIMIT, ONE, REPORT, Asked, answered, lists, taking_turns
+from service.reads.shape import Shape, Sweep
+
+UNTIMED = 3
+"""Answers before the clock counts: connections are made and statements prepared once."""
+
+
+@dataclass
+class Times:
+    """Of one question: seconds and bytes of each answer."""
+
+    what: str
+    seconds: list[float] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def row(self, database: str) -> dict[str, Any]:
+        """Milliseconds, and kilobytes of the middle answer."""
+        ordered = sorted(self.seconds)
+        return {
+            "database": database,
+            "what": self.what,
+            "answers": len(ordered),
+            "p50_ms": round(1000 * statistics.median(ordered), 2),
+            "p99_ms": round(1000 * _quantile(ordered, 0.99), 2),
+            "kb": round(statistics.median(self.sizes) / 1000, 1),
+        }
+
+
+def _quantile(ordered: list[float], part: float) -> float:
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+async def measure(app: FastAPI, shape: Shape, times: int) -> tuple[list[Times], list[str]]:
+    """Every list, from its first page to those deep inside, and reports; ``times`` answers of each.
+
+    Returns:
+        The times, and the paths of lists that nothing was loaded for.
+    """
+    sweeps, chance = list(shape.sweeps()), random.Random(7)
+    transport = ASGITransport(app, client=("127.0.0.1", 1))
+    async with AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
+        found, others = lists(app)
+        taken = [await _pages(client, asked, sweeps, times, chance) for asked in found]
+        for path in ONE:
+            taken.append(await _singles(client, Times(path), _named(path, sweeps, chance), times))
+        for cells in (Shape.SMALL, Shape.LARGE):
+            whole = [sweep for sweep in sweeps if sweep.whole and not sweep.active and len(sweep.cells) == cells]
+            name = Times(f"{REPORT} of {cells} cells")
+            taken.append(await _singles(client, name, _named(REPORT, whole, chance), times))
+    return taken, others
+
+
+async def _pages(client: AsyncClient, asked: Asked, sweeps: list[Sweep], times: int, chance: random.Random) -> Times:
+    """Pages one behind the other, of one list after the other."""
+    taken, turns = Times(asked.path), taking_turns(sweeps, chance)
+    while len(taken.seconds) < times + UNTIMED:
+        path = asked.of(next(turns), chance)
+        cursor: str | int | None = None
+        for _ in range(DEEPEST):
+            page: dict[str, Any] = {LIMIT: asked.limit}
+            if asked.cursor is not None and cursor is not None:
+                page[asked.cursor] = cursor
+            answer = await _timed(client, taken, path, page)
+            before, cursor = cursor, answer.get("next")
+            if cursor is None or cursor == before or len(taken.seconds) == times + UNTIMED:
+                break
+    return _counted(taken)
+
+
+async def _singles(client: AsyncClient, taken: Times, named: Callable[[], str], times: int) -> Times:
+    for _ in range(times + UNTIMED):
+        await _timed(client, taken, named())
+    return _counted(taken)
+
+
+def _named(path: str, sweeps: list[Sweep], chance: random.Random) -> Callable[[], str]:
+    asked, turns = Asked(path, ("sweep_id",)), taking_turns(sweeps, chance)
+    return lambda: asked.of(next(turns) if path != REPORT else chance.choice(sweeps), chance)
+
+
+async def _timed(
+    client: AsyncClient, taken: Times, path: str, parameters: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    began = time.perf_counter()
+    answer, size = await answered(client, path, parameters or {})
+    taken.seconds.append(time.perf_counter() - began)
+    taken.sizes.append(size)
+    return answer
+
+
+def _counted(taken: Times) -> Times:
+    return Times(taken.what, taken.seconds[UNTIMED:], taken.sizes[UNTIMED:])

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from service.store.database import upgrade
+from service.store.local_postgres import PostgresServer, postgres_server
+
+NUMBERS = count()
+MIGRATED = "migrated"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, one for all tests of this process."""
+    with postgres_server() as server:
+        upgrade(server.create(MIGRATED))
+        yield server
+
+
+@pytest.fixture
+def empty_postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """A database of its own, without tables."""
+    name = f"test-{next(NUMBERS)}"
+    yield postgres.create(name)
+    postgres.drop(name)
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """A database of its own, with its tables."""
+    name = f"test-{next(NUMBERS)}"
+    yield postgres.create(name, MIGRATED)
+    postgres.drop(name)
