@@ -136,13 +136,13 @@ def _version(if_match: Annotated[str | None, Header(description="The `ETag` of w
     if if_match is None:
         raise ProblemError(
             HTTPStatus.PRECONDITION_REQUIRED,
-            "if-match-required",
+            "if-match-needed",
             "somebody else may have changed this schedule; read it and send its ETag as If-Match",
         )
     text = if_match.removeprefix("W/").strip('"')
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):
         raise ProblemError(
-            HTTPStatus.PRECONDITION_FAILED, "version-conflict", "If-Match is no ETag of a schedule; read it again"
+            HTTPStatus.PRECONDITION_FAILED, "changed-since", "If-Match is no ETag of a schedule; read it again"
         )
     return int(text)
 
@@ -212,11 +212,13 @@ def change_schedule(
     return _tagged(response, changed)
 
 
-@router.delete("/{name}", status_code=HTTPStatus.NO_CONTENT)
-def delete_schedule(name: str, store: StoreDependency, version: VersionDependency) -> None:
-    """Delete a schedule and the record of what it fired. Its sweeps stay."""
+@router.delete("/{name}")
+def delete_schedule(name: str, store: StoreDependency, version: VersionDependency) -> ScheduleRecord:
+    """Delete a schedule and the record of what it fired; what it was. Its sweeps stay."""
     with _refusing(), store.transaction() as session:
+        deleted = repositories.get_schedule(session, name)
         repositories.delete_schedule(session, name, version)
+    return deleted
 
 
 @router.post("/{name}/fires", status_code=HTTPStatus.CREATED)
@@ -266,4 +268,4 @@ def _refusing() -> Iterator[None]:
     except NameTaken as error:
         raise ProblemError(HTTPStatus.CONFLICT, "name-taken", str(error)) from error
     except VersionConflict as error:
-        raise ProblemError(HTTPStatus.PRECONDITION_FAILED, "version-conflict", str(error)) from error
+        raise ProblemError(HTTPStatus.PRECONDITION_FAILED, "changed-since", str(error)) from error

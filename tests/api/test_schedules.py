@@ -71,8 +71,8 @@ def test_of_two_who_change_the_second_reads_again(client: Client) -> None:
     add(client)
     assert client.patch("/v1/schedules/nightly", json={"missed": "skip"}, headers=if_match('"1"')).status_code == 200
     late = client.patch("/v1/schedules/nightly", json={"suspended": True}, headers=if_match('"1"'))
-    assert_problem(late, 412, "version-conflict")
-    assert_problem(client.delete("/v1/schedules/nightly", headers=if_match('"1"')), 412, "version-conflict")
+    assert_problem(late, 412, "changed-since")
+    assert_problem(client.delete("/v1/schedules/nightly", headers=if_match('"1"')), 412, "changed-since")
     assert client.get("/v1/schedules/nightly").json()["suspended"] is False
 
 
@@ -80,19 +80,20 @@ def test_of_two_who_change_the_second_reads_again(client: Client) -> None:
 def test_what_is_no_tag_of_ours_matches_nothing(client: Client, tag: str) -> None:
     add(client)
     response = client.patch("/v1/schedules/nightly", json={"suspended": True}, headers=[(b"If-Match", tag.encode())])
-    assert_problem(response, 412, "version-conflict")
+    assert_problem(response, 412, "changed-since")
 
 
 def test_without_a_tag_nothing_is_changed(client: Client) -> None:
     add(client)
-    assert_problem(client.patch("/v1/schedules/nightly", json={"suspended": True}), 428, "if-match-required")
-    assert_problem(client.delete("/v1/schedules/nightly"), 428, "if-match-required")
+    assert_problem(client.patch("/v1/schedules/nightly", json={"suspended": True}), 428, "if-match-needed")
+    assert_problem(client.delete("/v1/schedules/nightly"), 428, "if-match-needed")
 
 
 def test_a_schedule_is_deleted_and_its_sweeps_stay(client: Client) -> None:
     add(client)
     sweep = client.post("/v1/schedules/nightly/fires").json()["sweep_id"]
-    assert client.delete("/v1/schedules/nightly", headers=if_match('"1"')).status_code == 204
+    deleted = client.delete("/v1/schedules/nightly", headers=if_match('"1"'))
+    assert (deleted.status_code, deleted.json()["matrix"]) == (200, NIGHTLY["matrix"])
     assert_problem(client.get("/v1/schedules/nightly"), 404, "unknown-schedule")
     assert client.get(f"/v1/sweeps/{sweep}").status_code == 200
 

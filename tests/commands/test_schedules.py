@@ -48,7 +48,7 @@ def url(store: Store) -> Iterator[str]:
 @pytest.fixture
 def matrix(tmp_path: Path) -> Path:
     path = tmp_path / "nightly.yaml"
-    path.write_text("name: nightly\nengine: {model: 'tiny:llama'}\nmatrix: {z: [1], a: [2]}\n")
+    path.write_text("name: nightly\nengine: {model: 'tiny:llama'}\nmatrix: {seed: [1], dtype: [float32]}\n")
     return path
 
 
@@ -80,7 +80,7 @@ def test_from_the_first_to_the_last(schedules: Command, store: Store, matrix: Pa
     due = schedules.output("add", "nightly", matrix, *times)
     with store.reading() as session:
         stored = repositories.get_schedule(session, "nightly")
-    assert list(stored.matrix["matrix"]) == ["z", "a"]
+    assert list(stored.matrix["matrix"]) == ["seed", "dtype"]
     assert (stored.cron, stored.timezone, stored.missed) == ("30 2 * * mon-fri", "Europe/Berlin", "once")
     assert stored.next_at is not None
     assert due == stored.next_at.isoformat().replace("+00:00", "Z")
