@@ -30,6 +30,7 @@ from service.api import (
 from service.api.controller import Controller
 from service.api.guard import Guard
 from service.api.parameters import refuse_unknown
+from service.dashboard import actions as page_actions
 from service.dashboard import login, routes
 from service.dashboard.render import STATIC
 from service.dispatch.occupancy import ClusterOccupancy
@@ -71,6 +72,7 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
         app.include_router(resource.router)
     app.include_router(health.router)
     app.include_router(routes.router)
+    app.include_router(page_actions.router)
     app.include_router(login.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app

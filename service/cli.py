@@ -29,7 +29,7 @@ from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
-from service.dispatch.controller import running
+from service.dispatch.controller import running, serving
 from service.dispatch.plan import plan as make_plan
 from service.domain.document import Document, parse
 from service.domain.errors import MatrixError
@@ -166,7 +166,7 @@ def serve() -> None:
     store = open_store(settings.store_url)
     store.observe(narrate)
     check_address(settings, store)
-    with running(settings, store) as controller:
+    with serving(settings, store) as controller:
         app = create_app(settings, store, controller)
         with scheduling(app.state.scheduler):
             uvicorn.run(app, host=settings.host, port=settings.port, log_config=None)

@@ -7,6 +7,7 @@ module imports nothing heavy: the outer process only waits.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import sys
 from types import FrameType
 
 SUPERVISED = "SHARDPROOF_SUPERVISED"
+SERVES = "serve"
 STARTS_ENGINES = ("demo", "run", "serve", "selftest")
 
 
@@ -39,10 +41,24 @@ def _supervise() -> int:
         os.close(mine)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
+    def drain(_signal: int, _frame: FrameType | None) -> None:
+        """Whoever serves ends in order; at the second time as the others do."""
+        signal.signal(signal.SIGTERM, stop)
+        _terminate_children(supervisor.pid)
+
     # Ctrl-C reaches the command itself, which shuts down in order; whoever terminates this process wants it gone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, drain if sys.argv[1] == SERVES else stop)
     return supervisor.wait()
+
+
+def _terminate_children(pid: int) -> None:
+    # Only now: this process starts at once and waits.
+    import psutil
+
+    for child in psutil.Process(pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.terminate()
 
 
 if __name__ == "__main__":

@@ -46,12 +46,13 @@ def render_static(report: Mapping[str, Any]) -> str:
     return _TEMPLATES.get_template("static.html").render(page=sweep_view(report), styles=styles)
 
 
-def render_sweep(page: SweepView, csrf: str | None) -> str:
+def render_sweep(page: SweepView, csrf: str | None, may_change: bool) -> str:
     """The page of a sweep, which keeps itself up to date until the sweep has ended.
 
-    ``csrf``: what the forms of a session bring; without a session it has none.
+    ``csrf``: what the forms of a session bring; without a session it has none. ``may_change``: whether who looks at it
+    may cancel the sweep and run it again.
     """
-    return _TEMPLATES.get_template("sweep.html").render(page=page, csrf=csrf)
+    return _TEMPLATES.get_template("sweep.html").render(page=page, csrf=csrf, may_change=may_change)
 
 
 def render_table(page: SweepView) -> str:

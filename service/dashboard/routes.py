@@ -11,6 +11,7 @@ from service.api.dependencies import StoreDependency
 from service.api.principal import PrincipalDependency
 from service.dashboard.render import render_list, render_sweep, render_table
 from service.dashboard.view import SweepView, sweep_view
+from service.domain.keys import Scope
 from service.report import stored_report
 from service.store import Store, repositories
 
@@ -37,7 +38,7 @@ def list_sweeps(store: StoreDependency, principal: PrincipalDependency, before: 
 @router.get("/sweeps/{sweep_id}")
 def show_sweep(sweep_id: str, store: StoreDependency, principal: PrincipalDependency) -> HTMLResponse:
     """One sweep."""
-    return html(render_sweep(_view(store, sweep_id), principal.csrf))
+    return html(render_sweep(_view(store, sweep_id), principal.csrf, principal.scope.allows(Scope.SUBMIT)))
 
 
 @router.get("/sweeps/{sweep_id}/table")

@@ -26,7 +26,10 @@ Value = TypeVar("Value")
 
 
 class Attempt:
-    """``given_up``: the controller leaves, nothing is waited for any more. ``placed``: told when there are slots."""
+    """``given_up``: the controller leaves, nothing is waited for any more. ``placed``: told when it has slots.
+
+    ``overtaken``: how often a younger one had its slots first.
+    """
 
     def __init__(
         self,
@@ -36,10 +39,11 @@ class Attempt:
         courses: Courses,
         intake: Intake,
         given_up: threading.Event,
-        placed: Callable[[], None],
+        placed: Callable[[str], None],
     ) -> None:
         self.lease = lease
         self.halt = Halt()
+        self.overtaken = 0
         self._settings = settings
         self._store = store
         self._courses = courses
@@ -105,7 +109,9 @@ class Attempt:
 
     def _events(self) -> Iterator[Event]:
         needed = slots(self.lease.job.ranks, self.lease.job.devices)
-        for number, raw in enumerate(execute(self.lease.run, needed, self._settings, self.halt, self._placed)):
+        run = self.lease.run
+        raws = execute(run, needed, self._settings, self.halt, lambda: self._placed(run.run_id))
+        for number, raw in enumerate(raws):
             if number == 0:
                 self._in_store(lambda session: self._courses.start(session, self.lease))
             yield Event.model_validate(raw)

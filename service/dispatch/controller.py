@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -279,6 +282,30 @@ def running(settings: Settings, store: Store, *, alone: bool = False) -> Iterato
         connecting.join()
         for zygote in zygotes:
             zygote.close()
+
+
+@contextlib.contextmanager
+def serving(settings: Settings, store: Store) -> Iterator[Controller]:
+    """As :func:`running`, for a process that is told to end by SIGTERM: what runs is drained before it does."""
+    signal.signal(signal.SIGTERM, _leave)
+    drained = threading.Event()
+    threading.Thread(target=_have_time, args=(drained,), name="alarm", daemon=True).start()
+    with running(settings, store) as controller:
+        try:
+            yield controller
+        finally:
+            controller.drain()
+    drained.set()
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def _have_time(drained: threading.Event) -> None:
+    """Ray's core puts a handler of its own before ours, whose alarm aborts the process three seconds after SIGTERM."""
+    while not drained.wait(1.0):
+        signal.alarm(0)
 
 
 def _zygotes(settings: Settings) -> list[Zygote]:

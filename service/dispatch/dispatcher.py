@@ -30,8 +30,11 @@ logger = logging.getLogger(__name__)
 TICK_S = 1.0
 """How often it looks by itself. Whoever changes something wakes it."""
 
-MOST_WAITING = 4
-"""Runs that wait for slots in Ray. Ray gives them to whichever fits; the others wait in the queue, by priority."""
+MOST_WAITING = 2
+"""Runs that wait for slots in Ray, which gives them to whichever fits. The others wait in the queue, by priority."""
+
+MOST_OVERTAKEN = 4
+"""How often a run that needs many slots is overtaken by one that needs few. Then nothing more is leased before it."""
 
 STOPPING_S = 10.0
 """How long runs that were stopped are waited for when the process leaves: they use Ray until then."""
@@ -47,9 +50,17 @@ class _Going:
     attempts: dict[str, Attempt] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
 
-    @property
-    def waiting(self) -> int:
-        return sum(not attempt.halt.placed for attempt in self.attempts.values())
+    def waiting(self) -> list[Attempt]:
+        """Those without slots, the oldest first."""
+        return [attempt for attempt in self.attempts.values() if not attempt.halt.placed]
+
+    def placed(self, run_id: str) -> None:
+        """A run has its slots: older ones that wait for theirs have been overtaken."""
+        for attempt in self.attempts.values():
+            if attempt.run_id == run_id:
+                return
+            if not attempt.halt.placed:
+                attempt.overtaken += 1
 
     def by_sweep(self) -> Counter[str]:
         return Counter(attempt.lease.job.sweep_id for attempt in self._holding())
@@ -185,7 +196,9 @@ class Dispatcher:
 
     def _has_room(self) -> bool:
         with self._lock:
-            return self._going.waiting < MOST_WAITING and len(self._going.attempts) < MOST_AT_ONCE
+            waiting = self._going.waiting()
+            patient = all(attempt.overtaken < MOST_OVERTAKEN for attempt in waiting)
+            return patient and len(waiting) < MOST_WAITING and len(self._going.attempts) < MOST_AT_ONCE
 
     def _lease_next(self) -> bool:
         """Lease one job and let it run; ``False`` when there is none."""
@@ -199,11 +212,16 @@ class Dispatcher:
         except InvalidTransition:
             # Cancelled a moment ago.
             return True
-        attempt = Attempt(lease, self._settings, self._store, self._courses, self._intake, self._leaving, self.wake)
+        attempt = Attempt(lease, self._settings, self._store, self._courses, self._intake, self._leaving, self._placed)
         with self._lock:
             self._going.attempts[attempt.run_id] = attempt
         threading.Thread(target=self._carry_out, args=(attempt,), name=attempt.run_id, daemon=True).start()
         return True
+
+    def _placed(self, run_id: str) -> None:
+        with self._lock:
+            self._going.placed(run_id)
+        self.wake()
 
     def _next(self) -> JobRecord | None:
         with self._lock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -48,14 +49,15 @@ class Alone:
 
 
 class Elected:
-    """The leader among those that serve one database, if it is this process. ``lease_s``: see ``LEASE_S``."""
+    """The leader among those that serve one database, if it is this process. ``clock``: seconds, never back."""
 
-    def __init__(self, store: Store, owner: str, lease_s: float = LEASE_S, name: str = SHARED) -> None:
+    def __init__(
+        self, store: Store, owner: str, name: str = SHARED, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._owner = owner
         self._name = name
-        self._lease_s, self._trust_s = lease_s, lease_s * TRUST_S / LEASE_S
-        self._beat_s = lease_s * BEAT_S / LEASE_S
+        self._clock = clock
         self._mine: LeaderRecord | None = None
         self._beaten = 0.0
         self._seen: tuple[LeaderRecord | None, float] = (None, 0.0)
@@ -64,17 +66,17 @@ class Elected:
     def held(self) -> bool:
         """Lead, go on leading, or see whether the leader is still there. A database that is away decides nothing."""
         with self._lock:
-            now = time.monotonic()
+            now = self._clock()
             try:
                 if self._mine is None:
                     self._try_to_lead(now)
-                elif now - self._beaten >= self._beat_s:
+                elif now - self._beaten >= BEAT_S:
                     self._go_on(now)
             except Exception as error:
                 if not passes(error):
                     raise
                 self._seen = (None, 0.0)
-            if self._mine is not None and now - self._beaten > self._trust_s:
+            if self._mine is not None and now - self._beaten > TRUST_S:
                 self._mine = None
             return self._mine is not None
 
@@ -108,4 +110,4 @@ class Elected:
         if seen != leader:
             self._seen = (leader, now)
             since = now
-        return leader.owner == self._owner or not identity.alive(leader.owner) or now - since >= self._lease_s
+        return leader.owner == self._owner or not identity.alive(leader.owner) or now - since >= LEASE_S

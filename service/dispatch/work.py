@@ -140,8 +140,9 @@ def _cell_job(
 ) -> NewJob:
     work = Work(item.cell.environment, needs=wanted, batch=item.batch)
     job_id = cell_job_id(sweep_id, item.cell.id)
-    devices = place.environment.devices
-    return NewJob(job_id, JobKind.CELL, item.cell.id, 0, ranks_of(shape), devices, work.plain(), keys)
+    # Where all arms are shared, the run only compares.
+    ranks = ranks_of(shape) if wanted.own else 1
+    return NewJob(job_id, JobKind.CELL, item.cell.id, 0, ranks, place.environment.devices, work.plain(), keys)
 
 
 def ranks_of(shape: Shape) -> int:

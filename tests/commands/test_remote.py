@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -32,9 +33,9 @@ class EndingController(StoringController):
         super().__init__(store)
         self.asked: list[tuple[str, str, object]] = []
 
-    def submit(self, document: Document) -> str:
+    def submit(self, document: Document, *, sweep_id: str | None = None, **terms: Any) -> str:
         if "name" not in document.tree:
-            return super().submit(document)
+            return super().submit(document, sweep_id=sweep_id, **terms)
         verdict = Verdict(document.tree["name"])
         with self._store.transaction() as session:
             repositories.create_sweep(session, sweep("sweep-1", name="told"), [cell("c0", "the cell")])

@@ -6,7 +6,6 @@ The rest is real: the store, Ray, the run actor, its supervisors and child proce
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from service.dispatch import controller as controllers
+from service.dispatch.accept import Terms, accept
 from service.dispatch.controller import Controller, running
 from service.dispatch.engines import Engine
 from service.dispatch.plan import Plan, PlannedCell
@@ -27,6 +27,7 @@ from service.domain.timeouts import Timeouts
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import Store, open_store, repositories
+from service.store.queue_records import SHARED
 from service.store.records import CellRecord, SweepState
 from workers.protocol import (
     AuditedCell,
@@ -181,24 +182,9 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def main() -> None:
-    """``python -m dispatch.scripted HOME [CELLS]``: serve the queue in HOME until it is killed.
-
-    With CELLS a sweep of so many is submitted first, and its id printed: all but the first wait for a gate. One more
-    cell comes last, and needs shared arms.
-    """
-    home = Path(sys.argv[1])
-    settings = Settings(home=home, python=home / "python", preload=False, drain_s=0)
-    with short_folder(), controlling(settings) as (controller, _):
-        if sys.argv[2:]:
-            gates = {number: {"GATE": str(home / f"gate-{number}")} for number in range(1, int(sys.argv[2]))}
-            asked = [Asked(f"c{number}", (Check.COMPILE,), env=gate) for number, gate in gates.items()]
-            asked = [Asked("c0", (Check.COMPILE,)), *asked, Asked("shares")]
-            print(submit(controller, settings, *asked), flush=True)
-        sys.stdin.read()
-        controller.drain()
-
-
-if __name__ == "__main__":
-    os.environ.pop("RAY_ADDRESS", None)
-    main()
+def store_sweep(settings: Settings, store: Store, *asked: Asked) -> str:
+    """As a controller that serves would store it, and then is gone."""
+    sweep_id = "20261130-021500-ab12cd"
+    with store.transaction() as session:
+        accept(session, sweep_id, "elsewhere:1:1.00", plan_of(settings, *asked), Terms(SHARED), settings)
+    return sweep_id

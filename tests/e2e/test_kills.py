@@ -117,12 +117,8 @@ def test_a_dead_rank_is_named_with_its_phase_and_log(survived: Finished) -> None
 def test_a_dead_engine_and_a_dead_actor_are_told_apart(survived: Finished) -> None:
     engine = survived.cell("VICTIM=engine")["reasons"][0]
     assert "main process" in engine
-    assert _runs(survived, "engine") == 1
-    assert _runs(survived, "actor") == 2
-    assert "run-lost the actor of run" in survived.printed
-
-
-def _runs(survived: Finished, victim: str) -> int:
+    assert survived.printed.count("run-lost the actor of run") == 1
     assert survived.report is not None
-    cell = survived.cell(f"VICTIM={victim}")
-    return len(list((survived.home / "artifacts" / survived.report["sweep"]["id"] / "cells" / cell["id"]).iterdir()))
+    # The engines of these cells are shared arms, and each attempt at one has a folder of its own.
+    arms = (survived.home / "artifacts" / survived.report["sweep"]["id"] / "arms").iterdir()
+    assert len([folder for folder in arms if folder.name.endswith("-2")]) == 1

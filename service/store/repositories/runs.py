@@ -55,8 +55,8 @@ def get_run(session: Session, run_id: str) -> RunRecord:
 
 def runs_of(session: Session, sweep_id: str, cell_id: str) -> list[RunRecord]:
     """Every attempt at a cell, the first one first."""
-    query = select(RunRow).where(RunRow.sweep_id == sweep_id, RunRow.cell_id == cell_id).order_by(RunRow.attempt)
-    return [_record(row) for row in session.scalars(query)]
+    query = select(*_ALL).where(RunRow.sweep_id == sweep_id, RunRow.cell_id == cell_id).order_by(RunRow.attempt)
+    return [_record(row) for row in session.execute(query)]
 
 
 def latest_runs(session: Session, sweep_id: str) -> list[RunRecord]:

@@ -1,0 +1,32 @@
+"""What a page can have done to a sweep. The guard has looked at the key, the origin and the form's token before."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from starlette.responses import RedirectResponse
+
+from service.api.dependencies import ControllerDependency
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.post("/sweeps/{sweep_id}/cancel")
+def cancel_sweep(sweep_id: str, controller: ControllerDependency) -> RedirectResponse:
+    """End a sweep before it is done."""
+    controller.cancel(sweep_id)
+    return _back(sweep_id)
+
+
+@router.post("/sweeps/{sweep_id}/rerun")
+def rerun_sweep(sweep_id: str, controller: ControllerDependency) -> RedirectResponse:
+    """Run again what is not ok."""
+    controller.rerun(sweep_id)
+    return _back(sweep_id)
+
+
+def _back(sweep_id: str) -> RedirectResponse:
+    """To the sweep's page, relative as all links of pages are."""
+    return RedirectResponse(f"../{quote(sweep_id, safe='')}", HTTPStatus.SEE_OTHER)
