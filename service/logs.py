@@ -16,7 +16,7 @@ from typing import TextIO
 import structlog
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_log_level, add_logger_name
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from service.settings import LogFormat, LogLevel
 
@@ -47,11 +47,21 @@ _BEGINS_WITH: list[Processor] = [
 ]
 
 
+def _drop_private(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Ray stamps every record for itself, as soon as it is imported."""
+    return {key: value for key, value in event.items() if not key.startswith("_")}
+
+
 def _ends_in(form: LogFormat, stream: TextIO) -> list[Processor]:
     if form is LogFormat.JSON:
         error = structlog.processors.format_exc_info
-        return [ProcessorFormatter.remove_processors_meta, error, structlog.processors.JSONRenderer(default=str)]
+        return [
+            ProcessorFormatter.remove_processors_meta,
+            _drop_private,
+            error,
+            structlog.processors.JSONRenderer(default=str),
+        ]
     console = structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
     )
-    return [ProcessorFormatter.remove_processors_meta, console]
+    return [ProcessorFormatter.remove_processors_meta, _drop_private, console]

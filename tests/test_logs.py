@@ -55,7 +55,7 @@ def own(log: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_a_line_says_when_how_grave_who_and_what(log: io.StringIO) -> None:
-    logger.warning("no %s", "answer", extra={"sweep": "s", "rank": 1})
+    logger.warning("no %s", "answer", extra={"sweep": "s", "rank": 1, "_of_a_library": 7})
     (line,) = lines(log)
     assert datetime.fromisoformat(line.pop("timestamp")).tzinfo is not None
     assert line == {"event": "no answer", "level": "warning", "logger": "service.test", "sweep": "s", "rank": 1}

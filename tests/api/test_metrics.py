@@ -159,7 +159,7 @@ def test_a_database_that_is_gone_is_said_and_the_rest_still_told(tmp_path: Path,
     found = parsed(client.app.state.metrics.exposition("")[0].decode())
     assert found["shardproof_database_up", ()] == 0
     assert found["shardproof_cells_total", (("ok", "true"), ("verdict", "pass"))] == 1
-    assert client.get("/readyz").status_code == 503
+    assert client.get("/readyz").status_code >= 500
 
 
 def with_starts(found: Evidence) -> Evidence:
