@@ -154,7 +154,39 @@ _PREVIEW_CELL = {
     "notes": [],
 }
 
+_SCHEDULE = {
+    "name": "nightly",
+    "cron": "30 2 * * mon-fri",
+    "timezone": "Europe/Berlin",
+    "missed": "once",
+    "suspended": False,
+    "version": 1,
+    "created_at": _BEGIN,
+    "updated_at": _BEGIN,
+    "next_at": "2026-12-01T01:30:00Z",
+}
+_FIRE = {
+    "id": 17,
+    "schedule": "nightly",
+    "due_at": _BEGIN,
+    "cause": "due",
+    "state": "submitted",
+    "claimed_at": _BEGIN,
+    "attempts": 1,
+    "ended_at": _BEGIN,
+    "sweep_id": SWEEP,
+    "detail": None,
+}
+
 BODIES: dict[str, Any] = {
+    "create_schedule": {
+        "name": "nightly",
+        "cron": "30 2 * * mon-fri",
+        "timezone": "Europe/Berlin",
+        "missed": "once",
+        "matrix": _MATRIX,
+    },
+    "change_schedule": {"suspended": True},
     "preview_sweep": Forms({"application/json": _MATRIX, "application/yaml": _MATRIX_TEXT}),
     "create_key": {"name": "nightly CI", "scope": "submit", "lifetime": "90d"},
     "change_key": {"lifetime": "90d"},
@@ -163,6 +195,15 @@ BODIES: dict[str, Any] = {
 }
 
 ANSWERS: dict[str, Any] = {
+    "create_schedule": {**_SCHEDULE, "matrix": _MATRIX},
+    "list_schedules": {"schedules": [_SCHEDULE], "next": None},
+    "get_schedule": {**_SCHEDULE, "matrix": _MATRIX},
+    "change_schedule": {**_SCHEDULE, "suspended": True, "next_at": None, "version": 2, "matrix": _MATRIX},
+    "delete_schedule": {**_SCHEDULE, "matrix": _MATRIX},
+    "fire_schedule": {**_FIRE, "due_at": None, "cause": "asked"},
+    "list_fires": {"fires": [_FIRE], "next": None},
+    "check_readiness": {"status": "ok"},
+    "get_metrics": 'shardproof_queue_cells{state="running"} 2.0\n',
     "preview_sweep": {"name": "quickstart", "cells": [_PREVIEW_CELL], "runs": 1, "environments": {}},
     "create_key": {**_KEY, "last_used_at": None, "key": "sp_692bc2d47f1e_" + "x" * 43},
     "list_keys": {"keys": [_KEY], "next": None},

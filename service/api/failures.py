@@ -116,6 +116,17 @@ FAILURES = {
         "somebody changed it since it was read",
         "somebody changed this since you read it; read it again, and send its ETag as If-Match",
     ),
+    "unknown-schedule": Failure(HTTPStatus.NOT_FOUND, "there is no such schedule", "there is no schedule 'nightly'"),
+    "name-taken": Failure(
+        HTTPStatus.CONFLICT,
+        "there is a schedule of this name",
+        "there is a schedule 'nightly' already; change that one, or take another name",
+    ),
+    "not-ready": Failure(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "no sweep can start at present",
+        "Ray is not there yet; sweeps that are submitted wait for it",
+    ),
     "unknown-key": Failure(HTTPStatus.NOT_FOUND, "there is no such key", "there is no key 'nope'"),
     "too-many-streams": Failure(
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -146,6 +157,7 @@ OF_A_PARAMETER = {
     "cell_id": ("unknown-cell",),
     "run_id": ("unknown-run",),
     "key_id": ("unknown-key",),
+    "name": ("unknown-schedule",),
     "path": ("unknown-artifact", "artifacts-removed"),
     "arm": ("unknown-artifact", "artifacts-removed"),
 }
@@ -158,6 +170,10 @@ OF_AN_OPERATION = {
     "preview_sweep": _MATRIX,
     "create_key": ("invalid-request",),
     "change_key": ("invalid-request", "if-match-needed", "changed-since"),
+    "create_schedule": (*_MATRIX, "name-taken", "invalid-request"),
+    "change_schedule": (*_MATRIX, "if-match-needed", "changed-since", "invalid-request"),
+    "delete_schedule": ("if-match-needed", "changed-since"),
+    "check_readiness": ("not-ready",),
     "clone_sweep": ("invalid-matrix",),
     "cancel_sweep": ("wrong-state",),
     "cancel_cell": ("wrong-state",),

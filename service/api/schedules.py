@@ -243,7 +243,7 @@ def list_fires(
 
 
 def _matrix(tree: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """``tree`` under the rules of any submitted matrix; it sets nothing but what the operator allows.
+    """``tree`` under the rules of any submitted matrix, what the operator allows included.
 
     Raises:
         MatrixError: it breaks them. What its keys mean is checked each time it is submitted.

@@ -148,17 +148,19 @@ class Controller:
         if self._dispatcher is not None:
             self._dispatcher.drain(self._settings.drain_s)
 
+    @property
+    def leads(self) -> bool:
+        """Does this controller dispatch, or another one on the same database?"""
+        return self._dispatcher is not None and self._dispatcher.leads
+
     def trouble(self) -> str | None:
         """Why no sweep can start at present; ``None`` when it can."""
         if self._connection():
             return None
         error = self._connection.error
-        return f"Ray cannot be used: {error}" if error else "Ray is not there yet; submitted sweeps wait for it"
-
-    @property
-    def leads(self) -> bool:
-        """Does this controller dispatch, or another one on the same database?"""
-        return self._dispatcher is not None and self._dispatcher.leads
+        if error is None:
+            return "Ray is not there yet; sweeps that are submitted wait for it"
+        return f"Ray cannot be used: {error}"
 
     def wait(self) -> None:
         """Until every sweep that was submitted here has ended."""

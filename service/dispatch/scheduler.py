@@ -2,7 +2,7 @@
 
 A pass claims what is due, one short transaction each, and hands it to threads, since a submission takes as long as its
 audit does. Meanwhile each pass renews the leases of what is being submitted. A claim whose controller died is taken
-over: if its sweep was stored before that, it is found and belongs to the claim, else it is submitted again.
+over, and submitted again unless its sweep is stored: a claim gives its sweep the id.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -41,11 +42,21 @@ MOST_ATTEMPTS = 3
 """A submission with which so many controllers died is not tried again."""
 
 Clock = Callable[[], datetime]
-Submit = Callable[[Document], str]
+
+
+class Submit(Protocol):
+    """The controller's: a sweep of this id can be stored once."""
+
+    def __call__(self, document: Document, *, sweep_id: str) -> str: ...
 
 
 def wall_clock() -> datetime:
     return datetime.now(UTC)
+
+
+def sweep_of(fire: Fire) -> str:
+    """The id that the sweep of a claim is given. It sorts by time as others do."""
+    return f"{fire.claimed_at:%Y%m%d-%H%M%S}-{fire.id % 16**6:06x}"
 
 
 class Scheduler:
@@ -128,13 +139,13 @@ class Scheduler:
         """The id of its sweep, or why there is none."""
         with self._store.reading() as session:
             matrix = repositories.get_schedule(session, fire.schedule).matrix
-            stored = repositories.sweep_since(session, matrix, fire.claimed_at) if fire.attempts > 1 else None
-        if stored is not None:
-            return stored, None
+            stored = repositories.has_sweep(session, sweep_of(fire))
+        if stored:
+            return sweep_of(fire), None
         if fire.attempts > MOST_ATTEMPTS:
             return None, f"{MOST_ATTEMPTS} controllers ended while they submitted it; see their logs"
         try:
-            return self._submit(from_tree(matrix)), None
+            return self._submit(from_tree(matrix), sweep_id=sweep_of(fire)), None
         except (SQLAlchemyError, StoreError):
             raise
         except Exception as error:

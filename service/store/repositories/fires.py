@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -123,28 +122,14 @@ def list_fires(session: Session, name: str, limit: int, before: int | None = Non
     return [_record(row) for row in session.scalars(query.order_by(FireRow.id.desc()).limit(limit))]
 
 
-def sweep_since(session: Session, matrix: dict[str, Any], since: datetime) -> str | None:
-    """The sweep that was submitted for ``matrix`` since then and belongs to no fire, if there is one.
-
-    Engine environments are not compared: what a sweep keeps of them has been resolved.
-    """
-    fired = select(FireRow.sweep_id).where(FireRow.sweep_id.is_not(None))
-    query = (
-        select(SweepRow.id, SweepRow.matrix)
-        .where(SweepRow.created_at >= since, SweepRow.id.not_in(fired))
-        .order_by(SweepRow.id)
-    )
-    wanted = _without_environments(matrix)
-    return next((id_ for id_, found in session.execute(query) if _without_environments(found) == wanted), None)
+def has_sweep(session: Session, sweep_id: str) -> bool:
+    """Whether there is a sweep of this id."""
+    return session.get(SweepRow, sweep_id) is not None
 
 
 def _is_served(session: Session, name: str, due_at: datetime) -> bool:
     query = select(FireRow.id).where(FireRow.schedule == name, FireRow.due_at == due_at)
     return session.scalars(query).one_or_none() is not None
-
-
-def _without_environments(matrix: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in matrix.items() if key != "environments"}
 
 
 def _add(
