@@ -19,11 +19,11 @@ from service.dispatch.attempt import Attempt
 from service.dispatch.courses import Courses, NoLongerMine
 from service.dispatch.intake import Intake
 from service.dispatch.leadership import Leadership
-from service.dispatch.patience import passes
 from service.domain.lifecycle import InvalidTransition
 from service.settings import Settings
 from service.store import Store, repositories
 from service.store.queue_records import JobRecord
+from service.store.trouble import StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -141,9 +141,11 @@ class Dispatcher:
         while not self._leaving.is_set():
             try:
                 self._look()
-            except Exception as error:
-                if not passes(error):
-                    logger.exception("dispatcher")
+            except StoreUnavailable:
+                # Whoever leads has said so; it is looked again.
+                pass
+            except Exception:
+                logger.exception("dispatcher")
             self._awake.wait(TICK_S)
             self._awake.clear()
 
@@ -207,9 +209,9 @@ class Dispatcher:
         except InvalidTransition:
             # Cancelled a moment ago.
             return True
+        except StoreUnavailable:
+            raise
         except Exception as error:
-            if passes(error):
-                raise
             logger.exception("job %s", job.id)
             self._refuse(job, f"its run could not be prepared: {type(error).__name__}: {error}")
             return True

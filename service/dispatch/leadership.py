@@ -15,9 +15,9 @@ from typing import Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.dispatch import identity
-from service.dispatch.patience import passes
 from service.store import Store, repositories
 from service.store.queue_records import SHARED, LeaderRecord
+from service.store.trouble import StoreUnavailable
 
 LEASE_S = 15.0
 """So long the row has to stay as it is before another takes over."""
@@ -72,9 +72,7 @@ class Elected:
                     self._try_to_lead(now)
                 elif now - self._beaten >= BEAT_S:
                     self._go_on(now)
-            except Exception as error:
-                if not passes(error):
-                    raise
+            except StoreUnavailable:
                 self._seen = (None, 0.0)
             if self._mine is not None and now - self._beaten > TRUST_S:
                 self._mine = None
@@ -85,7 +83,7 @@ class Elected:
             if self._mine is not None:
                 self._mine = None
                 # Where the database is away the lease runs out by itself.
-                with contextlib.suppress(SQLAlchemyError), self._store.transaction() as session:
+                with contextlib.suppress(SQLAlchemyError, StoreUnavailable), self._store.transaction() as session:
                     repositories.resign(session, self._name, self._owner)
 
     def _go_on(self, now: float) -> None:

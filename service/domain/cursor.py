@@ -23,7 +23,8 @@ class BadCursor(ValueError):
 
 def encode(of: str, *key: str | int) -> str:
     """The cursor behind the item with this ``key`` in the list called ``of``."""
-    return base64.urlsafe_b64encode(json.dumps([of, *key], separators=(",", ":")).encode()).decode().rstrip("=")
+    text = json.dumps([of, *key], separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode(of: str, cursor: str, *types: type) -> Key:
@@ -41,7 +42,7 @@ def decode(of: str, cursor: str, *types: type) -> Key:
     if not isinstance(found, list) or [type(part) for part in found] != [str, *types] or found[0] != of:
         raise BadCursor(of)
     key = tuple(found[1:])
-    if encode(of, *key) != cursor or not all(map(_may_be_a_key, key)):
+    if not all(map(_may_be_a_key, key)) or encode(of, *key) != cursor:
         raise BadCursor(of)
     return key
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import schemathesis
@@ -28,6 +28,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.responses import PlainTextResponse
 from store.samples import SWEEP, add_sweep, evidence, finish
 
+from api.client import StoringController
 from api.keyed import bearer, make_key
 from api.server import serving
 from service.app import create_app
@@ -36,6 +37,7 @@ from service.dispatch.controller import Controller
 from service.domain.keys import Scope
 from service.settings import Settings
 from service.store import Store, open_store
+from service.store.database import create_engine
 from workers.protocol import Check
 
 pytestmark = pytest.mark.slow
@@ -50,7 +52,8 @@ CHECKS = [status_code_conformance, content_type_conformance, response_schema_con
 
 def description() -> dict[str, Any]:
     """OpenAPI's, which nothing behind the application is needed for."""
-    return create_app(Settings(), cast(Store, None), cast(Controller, None)).openapi()
+    store = Store(create_engine("sqlite://"))
+    return create_app(Settings(), store, StoringController(store)).openapi()
 
 
 SCHEMA = schemathesis.openapi.from_dict(description())

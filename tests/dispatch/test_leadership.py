@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import InterfaceError
 
 from service.dispatch.leadership import BEAT_S, LEASE_S, TRUST_S, Elected
 from service.store import Store, open_store, repositories
+from service.store.trouble import StoreUnavailable, Trouble
 
 ELSEWHERE = ("not-{host}:1:1.00", "other-{host}:2:2.00")
 """Controllers on machines that cannot be asked whether they are alive."""
@@ -71,7 +71,7 @@ def test_who_cannot_say_so_steps_down_before_another_takes_over(store: Store, mo
     assert not other.held()
 
     def away(*_: object) -> None:
-        raise InterfaceError("connect", {}, Exception("the database is away"))
+        raise StoreUnavailable(Trouble.AWAY, "of this test", "no answer")
 
     with monkeypatch.context() as patched:
         patched.setattr(repositories, "lead", away)
@@ -90,7 +90,7 @@ def test_a_database_that_was_away_is_no_leader_that_is_dead(store: Store, monkey
     assert not other.held()
 
     def away(*_: object) -> None:
-        raise InterfaceError("connect", {}, Exception("the database is away"))
+        raise StoreUnavailable(Trouble.AWAY, "of this test", "no answer")
 
     with monkeypatch.context() as patched:
         patched.setattr(repositories, "get_leader", away)

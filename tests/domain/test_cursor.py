@@ -58,7 +58,7 @@ def test_a_cursor_of_something_else_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800"])
 def test_text_that_no_database_takes_is_refused(text: str) -> None:
     with pytest.raises(BadCursor):
-        decode("runs", encode("runs", text), str)
+        decode("runs", forged(["runs", text]), str)
     assert decode("runs", encode("runs", "a b é 😀"), str) == ("a b é 😀",)
 
 

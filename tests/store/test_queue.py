@@ -80,7 +80,7 @@ def test_who_holds_a_job_is_known_as_long_as_it_runs_and_leases_are_counted(stor
     for attempt in (1, 2):
         move(store, "a", State.LEASED, owner="me", run_id=f"run-{attempt}")
         move(store, "a", State.RUNNING, owner="me", run_id=f"run-{attempt}")
-        with store.reading() as session:
+        with store.transaction() as session:
             assert repositories.held_runs(session, SHARED) == {f"run-{attempt}": "a"}
             held = repositories.get_job(session, "a")
             assert (held.owner, held.run_id, held.leases) == ("me", f"run-{attempt}", attempt)
@@ -106,7 +106,7 @@ def test_a_sweep_of_a_shared_queue_is_nobody_s_to_give_up(store: Store) -> None:
 
 
 def test_a_job_or_queue_that_is_not_there_is_named(store: Store) -> None:
-    with store.reading() as session:
+    with store.transaction() as session:
         with pytest.raises(UnknownRecord, match="job 'x'"):
             repositories.get_job(session, "x")
         with pytest.raises(UnknownRecord, match="queue of sweep 'x'"):
