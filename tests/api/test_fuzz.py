@@ -134,7 +134,8 @@ def test_without_a_key(api: Api, label: str) -> None:
 
 def test_a_route_that_breaks_is_found(tmp_path: Path) -> None:
     """The same checks on an application with two faults: an error of its own, and one that is no problem document."""
-    app = create_app(Settings(home=tmp_path), open_store(f"sqlite:///{tmp_path / 'db'}"), cast(Controller, None))
+    store = open_store(f"sqlite:///{tmp_path / 'db'}")
+    app = create_app(Settings(home=tmp_path), store, StoringController(store))
 
     def broken(number: int) -> str:
         return "x" * (10 // number)
