@@ -5,6 +5,7 @@ Exit status: 0 every cell ok, 1 some cell not, 2 the input was wrong (nothing wa
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -168,6 +169,9 @@ def serve() -> None:
     check_address(settings, store)
     with serving(settings, store) as controller:
         app = create_app(settings, store, controller)
+        # All that was imported stays for good: walking it again and again is seen as slow answers now and then.
+        gc.collect()
+        gc.freeze()
         with scheduling(app.state.scheduler):
             uvicorn.run(app, host=settings.host, port=settings.port, log_config=None)
     store.close()

@@ -11,7 +11,7 @@ import platform
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -41,8 +41,11 @@ SERVER = {"shared_buffers": "256MB", "maintenance_work_mem": "256MB", "max_wal_s
 class _NoController:
     """Nothing is submitted here."""
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NotImplementedError(f"{name} of a controller in a benchmark of reading")
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        def refuse(*_: object, **__: object) -> NoReturn:
+            raise NotImplementedError(f"{name} of a controller in a benchmark of reading")
+
+        return refuse
 
 
 @dataclass(frozen=True)

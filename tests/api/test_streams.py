@@ -163,10 +163,11 @@ def test_streams_are_bounded_and_a_closed_one_makes_place(
 SERVE = """
 import sys, uvicorn
 from service.app import create_app
+from service.dispatch.controller import Controller
 from service.settings import Settings
 from service.store import open_store
-store = open_store(sys.argv[1])
-uvicorn.run(create_app(Settings(), store, None), port=int(sys.argv[2]), log_level="error")
+store, settings = open_store(sys.argv[1]), Settings()
+uvicorn.run(create_app(settings, store, Controller(settings, store)), port=int(sys.argv[2]), log_level="error")
 """
 
 
