@@ -23,6 +23,7 @@ EVERY_HOUR = set(range(24))
 
 _ANY_DAY = datetime(2000, 1, 1)
 _MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
 _LOOK_BACK = tuple(timedelta(hours=hours) for hours in (1, 24, 35 * 24, 370 * 24, 9 * 370 * 24))
 
 
@@ -77,10 +78,38 @@ class Cron:
         return CronSim(self.expression, _ANY_DAY).hours == EVERY_HOUR
 
     def _elapsed(self, moment: datetime) -> Iterator[datetime]:
-        minute, _, *rest = self.expression.split()
-        # A star tells cronsim to count in real time, which `0-23` does not.
-        for due in CronSim(" ".join((minute, "*", *rest)), moment.astimezone(self.zone)):
-            yield due.astimezone(UTC)
+        """The wall clock is followed by one offset at a time, so that what it shows twice is due twice.
+
+        ``cronsim`` can count in real time itself, but loses what a change by half an hour shows again.
+        """
+        offset, known, begin = self._offset(moment), moment, moment
+        while True:
+            for wall in CronSim(self.expression, (begin + offset).replace(tzinfo=None)):
+                due = wall.replace(tzinfo=UTC) - offset
+                if due - known > _DAY:
+                    # Changes in between are none of ours, unless right before it.
+                    begin = known = due - _DAY
+                    offset = self._offset(known)
+                    break
+                if self._offset(due) != offset:
+                    known = self._change(known, due, offset)
+                    begin, offset = known - _MINUTE, self._offset(known)
+                    break
+                yield due
+                known = due
+            else:
+                return
+
+    def _offset(self, moment: datetime) -> timedelta:
+        return moment.astimezone(self.zone).utcoffset() or timedelta()
+
+    def _change(self, before: datetime, after: datetime, offset: timedelta) -> datetime:
+        """The first whole minute up to ``after`` at which the clock has not the ``offset`` that it has ``before``."""
+        before = before.replace(second=0, microsecond=0)
+        while after - before > _MINUTE:
+            middle = before + (after - before) // _MINUTE // 2 * _MINUTE
+            before, after = (middle, after) if self._offset(middle) == offset else (before, middle)
+        return after
 
     def _by_the_clock(self, moment: datetime) -> Iterator[datetime]:
         for wall in CronSim(self.expression, moment.astimezone(self.zone).replace(tzinfo=None, fold=0)):

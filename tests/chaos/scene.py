@@ -100,6 +100,7 @@ class Scene:
             "SHARDPROOF_RAY_ADDRESS": str(self._cluster.address),
             "SHARDPROOF_NULL_ENGINE": str(self._recording),
             "SHARDPROOF_NULL_ENGINE_SPEED": str(SPEED),
+            "SHARDPROOF_ALLOW_VARIABLES": '["CELL"]',
         }
 
     def _answers(self) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.domain.cron import Cron, InvalidTime, read
@@ -91,6 +91,7 @@ def test_named_hours_go_by_the_clock_on_the_wall(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(CHANGES), sets_of_minutes, st.sampled_from(["*", "0-23", "*/1"]), st.integers(-1600, 1600))
+@example(("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC)), {30}, "*", -1)
 def test_every_hour_goes_by_elapsed_time(
     change: tuple[str, datetime], minutes: set[int], hours: str, offset: int
 ) -> None:
