@@ -98,6 +98,7 @@ class Dispatcher:
         self._leaving = threading.Event()
         self._draining = False
         self._led = False
+        self._away = False
         self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -141,9 +142,11 @@ class Dispatcher:
         while not self._leaving.is_set():
             try:
                 self._look()
-            except StoreUnavailable:
-                # Whoever leads has said so; it is looked again.
-                pass
+                self._away = False
+            except StoreUnavailable as error:
+                if not self._away:
+                    logger.warning("nothing is leased until the database is back: %s", error)
+                self._away = True
             except Exception:
                 logger.exception("dispatcher")
             self._awake.wait(TICK_S)

@@ -60,8 +60,7 @@ class Intake:
             except Away as error:
                 logger.error("events are lost, for the database stayed away: %s", error)
             except Exception:
-                # One event that cannot be stored must not hold up those of others.
-                logger.exception("events that cannot be stored")
+                self._write_singly([item for item in items if isinstance(item, NewEvent)])
             for item in items:
                 if isinstance(item, threading.Event):
                     item.set()
@@ -81,6 +80,14 @@ class Intake:
     def _write(self, events: Sequence[NewEvent]) -> None:
         if events:
             patiently(lambda: self._store_all(events), self._given_up)
+
+    def _write_singly(self, events: Sequence[NewEvent]) -> None:
+        """One event that cannot be stored takes none of the others along."""
+        for event in events:
+            try:
+                self._write([event])
+            except Exception:
+                logger.exception("an event of sweep %s that cannot be stored", event.sweep_id)
 
     def _store_all(self, events: Sequence[NewEvent]) -> None:
         with self._store.transaction() as session:

@@ -11,17 +11,19 @@ import platform
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import psutil
+from fastapi import FastAPI
 
 from service.app import create_app
 from service.bench import READS
+from service.dispatch.controller import Controller
 from service.reads.load import load
 from service.reads.measure import measure
 from service.reads.shape import Shape
@@ -38,14 +40,9 @@ SERVER = {"shared_buffers": "256MB", "maintenance_work_mem": "256MB", "max_wal_s
 """What a server of a small machine is given. A crash would cost the data; nothing that is measured writes."""
 
 
-class _NoController:
-    """Nothing is submitted here."""
-
-    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
-        def refuse(*_: object, **__: object) -> NoReturn:
-            raise NotImplementedError(f"{name} of a controller in a benchmark of reading")
-
-        return refuse
+def _application(settings: Settings, store: Store) -> FastAPI:
+    """What ``serve`` serves. Its controller dispatches nothing: it was not started."""
+    return create_app(settings, store, Controller(settings, store))
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def reads(settings: Settings, quick: bool) -> dict[str, Any]:
     for database in (_sqlite, _postgresql):
         try:
             with database(shape) as filled:
-                taken, others = asyncio.run(measure(create_app(settings, filled.store, _NoController()), shape, times))
+                taken, others = asyncio.run(measure(_application(settings, filled.store), shape, times))
         except NotInstalled as error:
             notes.append(f"PostgreSQL was left out: {error}")
             continue

@@ -138,3 +138,10 @@ def test_a_unit_of_work_is_done_once_when_the_disk_has_room_again(disk: Disk) ->
     disk.full = True
     with pytest.raises(Away, match="full"):
         patiently(work, given_up)
+
+
+def test_one_event_that_cannot_be_stored_takes_no_other_along(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = [happened(0), NewEvent("no-such-sweep", 0.0, "phase"), happened(1), None]
+    monkeypatch.setattr(Intake, "_next", lambda _: batch)
+    Intake(disk.store).close(5)
+    assert stored(disk.store) == [0, 1]

@@ -10,7 +10,7 @@ from service.domain.verdict import Verdict
 from service.store.models import CellRow, EventRow, RunRow
 from service.store.records import CellSummary, EventRecord, RunRecord, RunSummary, UnknownRecord
 from service.store.repositories.events import event_record
-from service.store.repositories.runs import get_run
+from service.store.repositories.runs import SUMMARY, get_run
 
 _CELL = (
     CellRow.id,
@@ -22,17 +22,6 @@ _CELL = (
     CellRow.duplicate_of,
     CellRow.started_at,
     CellRow.ended_at,
-)
-_RUN = (
-    RunRow.id,
-    RunRow.sweep_id,
-    RunRow.cell_id,
-    RunRow.attempt,
-    RunRow.state,
-    RunRow.created_at,
-    RunRow.started_at,
-    RunRow.ended_at,
-    RunRow.failure,
 )
 
 
@@ -49,7 +38,7 @@ def page_of_cells(session: Session, sweep_id: str, after: int, limit: int) -> li
 
 def page_of_runs(session: Session, sweep_id: str, after: tuple[str, int] | None, limit: int) -> list[RunSummary]:
     """Runs of a sweep by cell id and attempt, those behind the run ``after``."""
-    query = select(*_RUN).where(RunRow.sweep_id == sweep_id)
+    query = select(*SUMMARY).where(RunRow.sweep_id == sweep_id)
     if after is not None:
         query = query.where(tuple_(RunRow.cell_id, RunRow.attempt) > after)
     return _runs(session, query.order_by(RunRow.cell_id, RunRow.attempt).limit(limit))
@@ -57,13 +46,13 @@ def page_of_runs(session: Session, sweep_id: str, after: tuple[str, int] | None,
 
 def page_of_attempts(session: Session, sweep_id: str, cell_id: str, after: int, limit: int) -> list[RunSummary]:
     """Runs of a cell behind attempt ``after`` (0: from the first), oldest first."""
-    query = select(*_RUN).where(RunRow.sweep_id == sweep_id, RunRow.cell_id == cell_id, RunRow.attempt > after)
+    query = select(*SUMMARY).where(RunRow.sweep_id == sweep_id, RunRow.cell_id == cell_id, RunRow.attempt > after)
     return _runs(session, query.order_by(RunRow.attempt).limit(limit))
 
 
 def run_summary(session: Session, run_id: str) -> RunSummary:
     """One run without what was asked of it and what it found out."""
-    found = _runs(session, select(*_RUN).where(RunRow.id == run_id))
+    found = _runs(session, select(*SUMMARY).where(RunRow.id == run_id))
     if not found:
         raise UnknownRecord("run", run_id)
     return found[0]

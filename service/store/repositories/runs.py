@@ -14,7 +14,7 @@ from service.store.notes import RunEnded, note
 from service.store.records import RunRecord, UnknownRecord
 from workers.protocol import Evidence, RunSpec
 
-_ALL = (
+SUMMARY = (
     RunRow.id,
     RunRow.sweep_id,
     RunRow.cell_id,
@@ -24,6 +24,11 @@ _ALL = (
     RunRow.started_at,
     RunRow.ended_at,
     RunRow.failure,
+)
+"""All but what is large."""
+
+_ALL = (
+    *SUMMARY,
     # As text: evidence is most of what the store holds, and its model reads text much sooner than what was made of it.
     cast(RunRow.spec, Text).label("spec"),
     cast(RunRow.evidence, Text).label("evidence"),
