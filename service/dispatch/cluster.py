@@ -32,8 +32,9 @@ BACK_PRESSURE = 512
 RETRY_S = 2.0
 WATCH_S = 1.0
 
-LOOK_S = 0.5
-"""How often a run that has no slots yet looks whether it was stopped."""
+LOOK_S = 1
+"""How often a run that has no slots yet looks whether it was stopped. Ray waits in whole seconds: of a part of one it
+makes none at all, and whoever looks again at once keeps a core busy, and Ray another."""
 
 
 class RunLost(RuntimeError):

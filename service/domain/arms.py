@@ -53,9 +53,6 @@ STEPS = {
 }
 """What of a shape decides how requests are put together to steps → the setting that fixes it."""
 
-NO_COMPILER = {"TORCHDYNAMO_DISABLE": "1"}
-"""The reference does not trust the compiler, not even in the engine's small helper functions."""
-
 
 @dataclass(frozen=True)
 class ArmNeed:
@@ -180,7 +177,7 @@ def reference(asked: ArmNeed, same_steps: Settings | None = None) -> ArmNeed:
     }
     # In full precision, whatever the cell runs in: both of its arms are held against it.
     engine |= (same_steps or {}) | {"tensor_parallel_size": 1, "enforce_eager": True, "dtype": "float32"}
-    return replace(asked, role=Role.REFERENCE, engine=engine, patches=_patches_on(), env=dict(NO_COMPILER), taps=True)
+    return replace(asked, role=Role.REFERENCE, engine=engine, patches=_patches_on(), env={}, taps=True)
 
 
 def _same_steps(cell: Cell, shape: Shape) -> Settings:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.arms import MEANS_NOTHING_WITHOUT_SP, NO_COMPILER, SP, ArmNeed, RunNeeds, needs
+from service.domain.arms import MEANS_NOTHING_WITHOUT_SP, SP, ArmNeed, RunNeeds, needs
 from service.domain.cell import Cell
 from service.domain.verdict import Verdict
 from workers.protocol import BatchPlan, Check, Environment, Patch, PatchMode, Role, Shape
@@ -235,7 +235,7 @@ def test_the_reference_drops_parallel_and_compile_settings() -> None:
     assert found.engine == {
         "model": "tiny:llama", "dtype": "float32", "tensor_parallel_size": 1, "enforce_eager": True,
     }  # fmt: skip
-    assert found.env == NO_COMPILER
+    assert found.env == {}
     assert found.patches == dict.fromkeys(Patch, PatchMode.ON)
     assert found.batch == {"seed": 3}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -80,6 +81,25 @@ def test_invariants_hold_in_a_healthy_engine_and_are_looked_at(demo: Finished) -
     looked_at = {name for name, item in found.items() if item["held"]}
     # One stage, and a threshold of one token: nothing crosses, nothing is replicated.
     assert looked_at == set(INVARIANTS) - {"replicas-equal", "below-threshold-replicated", "boundary"}
+
+
+def test_each_rank_computes_on_the_cores_that_vllm_gave_it(demo: Finished) -> None:
+    """Forked ranks too: OpenMP had read its settings before they were forked."""
+    cores = sorted(os.sched_getaffinity(0))
+    for role in ("cold", "warm", "probe"):
+        ranks = json.loads((demo.arm_folder("sp-full-graph", role) / "result.json").read_text())["ranks"]
+        assert [rank["cores"] for rank in ranks] == [cores[rank::TP] or [cores[0]] for rank in range(TP)]
+        assert [rank["threads"] for rank in ranks] == [len(rank["cores"]) for rank in ranks]
+
+
+def test_the_reference_compiled_nothing(demo: Finished) -> None:
+    """Not even the functions that vLLM compiles beside the model; the arms that it judges did."""
+    found = {}
+    for path in (demo.home / "artifacts").glob("*/arms/*/spec.json"):
+        ranks = json.loads(path.with_name("result.json").read_text())["ranks"]
+        found[json.loads(path.read_text())["role"]] = {kind for rank in ranks for kind in rank["compiled"]}
+    assert found["reference"] == set()
+    assert "kernels in Python" in found["replicated"]
 
 
 def test_outputs_are_identical_to_both_controls(demo: Finished) -> None:

@@ -13,7 +13,7 @@ from workers.engine.clock import clock_steps, tell_first_token
 from workers.engine.events import phase
 from workers.probes import capacity
 from workers.probes.slots import Capacity
-from workers.protocol import ArmSpec, BatchPlan
+from workers.protocol import ArmSpec, BatchPlan, Role
 from workers.residual.taps import site_count
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def run(spec: ArmSpec) -> None:
         from workers.engine.settings import engine_config
 
         hooks.watch_main()
+        if spec.role is Role.REFERENCE:
+            trust_no_compiler()
         if spec.toolchain is not None:
             toolchain.share(spec.toolchain)
     with phase("config"):
@@ -49,6 +51,16 @@ def run(spec: ArmSpec) -> None:
         (folder / "result.json").write_text(json.dumps(result))
     # All is delivered. The supervisor ends the ranks at once, which vLLM's own shutdown takes seconds to do.
     os._exit(0)
+
+
+def trust_no_compiler() -> None:
+    """Run eagerly what vLLM compiles beside the model too: its small functions are compiled where they are called.
+
+    Said to this process, which is the one rank of a reference, and not by a variable: a fork has imported them.
+    """
+    import torch
+
+    torch.compiler.set_stance("force_eager")
 
 
 def _capacity(config: VllmConfig, spec: ArmSpec) -> Capacity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ class ProbeExtension:
         switch(self, asked)
 
     def shardproof_counters(self) -> dict[str, Any]:
-        """vLLM's counters, fallbacks, graph census, guards and peak memory of this rank, what could not be timed."""
+        """vLLM's counters, fallbacks, graph census, guards, threads, peak memory of this rank, what was not timed."""
+        import torch
         from vllm.compilation.counter import compilation_counter
 
         from workers.probes import fallback, norms
@@ -61,6 +63,7 @@ class ProbeExtension:
             "rank": self.rank,
             "counters": dict(vars(compilation_counter)),
             "held_before": self.held_before,
+            "compiled": internals.compiled_here(),
             "not_timed": list(hooks.MISSING),
             "fallback": fallback.PROBE.told(self.rank).model_dump(),
             "census": census(),
@@ -68,6 +71,8 @@ class ProbeExtension:
             "guards": [guard.model_dump() for guard in check_guards()],
             "vectors_work": _vectors_work(),
             "partitions": internals.partitions(),
+            "threads": torch.get_num_threads(),
+            "cores": sorted(os.sched_getaffinity(0)),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "device_peak_bytes": _device_peak(),
         }
