@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
@@ -34,3 +36,19 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     name = f"test-{next(NUMBERS)}"
     yield postgres.create(name, MIGRATED)
     postgres.drop(name)
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with its tables, to be copied: that is quicker than to make them for each test."""
+    path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
+    """A database of its own, with its tables."""
+    path = tmp_path / "shardproof.db"
+    copyfile(migrated_sqlite, path)
+    return f"sqlite:///{path}"

@@ -113,6 +113,7 @@ def places(given: dict[str, str]) -> dict[str, str]:
     return dict(json.loads(answer))
 
 
+@pytest.mark.slow
 def test_no_engine_sees_the_user_s_compile_caches(user_s: Path) -> None:
     given = environment.for_arm(arm(), 1, "events")
     named = {*environment.CACHES_OF_THE_GRAPH, *environment.CACHES_OF_KERNELS, "VLLM_CACHE_ROOT"}
@@ -123,6 +124,7 @@ def test_no_engine_sees_the_user_s_compile_caches(user_s: Path) -> None:
     assert {"inductor", "triton by inductor", "extensions"} <= found.keys()
 
 
+@pytest.mark.slow
 def test_without_that_they_would_be_seen(user_s: Path) -> None:
     """The control: the questions above are those that tell."""
     found = places(dict(os.environ))

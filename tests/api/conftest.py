@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,8 @@ from service.store import Store, open_store
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(f"sqlite:///{tmp_path / 'shardproof.db'}")
+def store(sqlite_url: str) -> Iterator[Store]:
+    store = open_store(sqlite_url)
     yield store
     store.close()
 

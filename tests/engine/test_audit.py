@@ -30,7 +30,7 @@ from workers.protocol import (
     PatchState,
 )
 
-pytestmark = pytest.mark.usefixtures("native_patches")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_patches")]
 
 PASS = "compilation_config.pass_config"
 SPLITTING = "compilation_config.splitting_ops"

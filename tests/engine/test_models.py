@@ -132,6 +132,7 @@ def test_same_seed_same_bytes_other_seed_other_weights(tmp_path: Path) -> None:
     assert {name for name in first if first[name] != other[name]} == {"model.safetensors"}
 
 
+@pytest.mark.slow
 def test_two_processes_build_one_model(tmp_path: Path) -> None:
     """Both build at once, and the result is what this process builds alone."""
     shared = tmp_path / "shared"

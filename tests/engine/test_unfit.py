@@ -22,7 +22,7 @@ from workers.probes.audit import audit
 from workers.probes.checkpoint import INDEX, CheckpointError, check
 from workers.protocol import AuditCell, AuditedCell, AuditRequest, Problem
 
-pytestmark = pytest.mark.usefixtures("native_patches")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_patches")]
 
 KINDS = ("llama", "qwen3", "qwen3_moe")
 SP = {

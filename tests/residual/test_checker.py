@@ -112,11 +112,13 @@ def test_a_copy_may_carry_padding_and_a_part_may_not(tmp_path: Path, recordings:
 # --- nothing escapes the real checker --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_no_corruption_escapes(recordings: dict[Layout, Recording], layout: Layout) -> None:
     assert escapes(compare, [recordings[layout]]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "bitwise"), [(SCATTERED, True), (WIDE, False), (REPLICATED, True)], ids=str)
 def test_no_corruption_escapes_where_sketches_are_all_there_is(
     recordings: dict[Layout, Recording], layout: Layout, bitwise: bool

@@ -128,6 +128,7 @@ print(found.hashes.tolist(), found.projection.view(torch.int32).tolist())
 """
 
 
+@pytest.mark.slow
 def test_every_process_has_the_same_sketch(capfd: pytest.CaptureFixture[str]) -> None:
     exec(ELSEWHERE, {})
     here = capfd.readouterr().out

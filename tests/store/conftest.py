@@ -19,17 +19,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def sqlite_store(tmp_path: Path) -> Iterator[Store]:
+def sqlite_store(sqlite_url: str) -> Iterator[Store]:
     """For what is asked of SQLite alone."""
-    store = open_store(f"sqlite:///{tmp_path / 'only.db'}")
+    store = open_store(sqlite_url)
     yield store
     store.close()
 
 
 @pytest.fixture(params=DATABASES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """An open store on each kind of database in turn."""
-    sqlite = f"sqlite:///{tmp_path / 'store.db'}"
-    store = open_store(sqlite if request.param == "sqlite" else request.getfixturevalue("postgres_url"))
+    store = open_store(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
     yield store
     store.close()
