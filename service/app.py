@@ -31,7 +31,10 @@ from service.api.controller import Controller
 from service.api.guard import Guard
 from service.api.parameters import refuse_unknown
 from service.dashboard import actions as page_actions
-from service.dashboard import login, routes
+from service.dashboard import cells as cell_pages
+from service.dashboard import login, overview
+from service.dashboard import sweeps as sweep_pages
+from service.dashboard.figures import Figures
 from service.dashboard.render import STATIC
 from service.dispatch.occupancy import ClusterOccupancy
 from service.dispatch.scheduler import Scheduler
@@ -61,6 +64,7 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.metrics = Metrics(store, ClusterOccupancy())
     app.state.query_parameters = {}
     app.state.keyring = Keyring(store)
+    app.state.figures = Figures()
     app.add_middleware(Guard, settings=settings, store=store, keyring=app.state.keyring)
     problems.install(app)
     refusals.install(app)
@@ -71,8 +75,7 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit):
         app.include_router(resource.router)
     app.include_router(health.router)
-    app.include_router(routes.router)
-    app.include_router(page_actions.router)
-    app.include_router(login.router)
+    for pages in (overview, sweep_pages, cell_pages, page_actions, login):
+        app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app

@@ -27,6 +27,12 @@ def rerun_sweep(sweep_id: str, controller: ControllerDependency) -> RedirectResp
     return _back(sweep_id)
 
 
+@router.post("/sweeps/{sweep_id}/clone")
+def clone_sweep(sweep_id: str, controller: ControllerDependency) -> RedirectResponse:
+    """Submit the matrix of a sweep once more, and show the new one."""
+    return _back(controller.clone(sweep_id))
+
+
 def _back(sweep_id: str) -> RedirectResponse:
     """To the sweep's page, relative as all links of pages are."""
     return RedirectResponse(f"../{quote(sweep_id, safe='')}", HTTPStatus.SEE_OTHER)
