@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from api.server import serving
 from domain.healthy import CHECKS, shape
@@ -32,10 +34,17 @@ QUEUED = "20261130-051500-c0ffee"
 EMPTY = "20261130-061500-facade"
 
 HOSTILE_TEXT = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)>&amp;{{7*7}}\u202e"
+HOSTILE_ID = HOSTILE_TEXT.replace("/", "|")
 
 ENVIRONMENT = Environment(
     vllm="0.31.0", torch="2.11.0", ray="2.56.0", python="3.11.2", device="cpu", devices=0, cores=2
 )
+
+NO_AXES: Mapping[str, list[Any]] = {}
+AXES: Mapping[str, list[Any]] = {
+    "max_num_batched_tokens": [512, 2048, 8192],
+    "compilation_config.pass_config.enable_sp": [False, True],
+}
 
 NIGHT: Mapping[str, Found] = {
     "sp-full-graph": faults.healthy(),
@@ -72,27 +81,40 @@ def served(home: Path) -> Iterator[Scene]:
 
 def fill(store: Store) -> None:
     """Store every sweep of the scene."""
-    add(store, NIGHTLY, "nightly", {f"c{place}": name for place, name in enumerate(NIGHT)})
+    add(store, NIGHTLY, "nightly", {f"c{place}": name for place, name in enumerate(NIGHT)}, axes=AXES)
     for place, found in enumerate(NIGHT.values()):
         end(store, NIGHTLY, f"c{place}", found)
     with store.transaction() as session:
         repositories.end_sweep(session, NIGHTLY)
     add(store, RUNNING, "by hand", {"c0": "goes on", "c1": "waits"})
     begin(store, RUNNING, "c0")
-    add(store, HOSTILE, HOSTILE_TEXT, {"c0": HOSTILE_TEXT, HOSTILE_TEXT.replace("/", "|"): "odd id"}, HOSTILE_TEXT)
+    add(store, HOSTILE, HOSTILE_TEXT, {"c0": HOSTILE_TEXT, HOSTILE_ID: "odd id"}, HOSTILE_TEXT)
     with store.transaction() as session:
-        cell_id = HOSTILE_TEXT.replace("/", "|")
         repositories.conclude_cell(
-            session, HOSTILE, cell_id, Verdict.FAIL_GUARD, False, [HOSTILE_TEXT], State.CANCELLED
+            session, HOSTILE, HOSTILE_ID, Verdict.FAIL_GUARD, False, [HOSTILE_TEXT], State.CANCELLED
         )
     add(store, QUEUED, "not begun", {"c0": "first", "c1": "second"})
     add(store, EMPTY, "without cells", {})
 
 
-def add(store: Store, sweep_id: str, name: str, cells: Mapping[str, str], text: str = "as asked") -> None:
+def add(
+    store: Store,
+    sweep_id: str,
+    name: str,
+    cells: Mapping[str, str],
+    text: str = "as asked",
+    axes: Mapping[str, list[Any]] = NO_AXES,
+) -> None:
     """A sweep with audited cells, id → name. ``text``: what the audit says of a change, and a value of a setting."""
+    new = sweep(sweep_id, name=name)
+    matrix = {**new.matrix, "matrix": dict(axes)}
+    combinations = itertools.product(*axes.values()) if axes else itertools.repeat(())
+    asked = [
+        replace(cell(*item), requested={"model": text, **dict(zip(axes, values, strict=True))})
+        for item, values in zip(cells.items(), combinations, strict=False)
+    ]
     with store.transaction() as session:
-        repositories.create_sweep(session, sweep(sweep_id, name=name), [cell(*item) for item in cells.items()])
+        repositories.create_sweep(session, replace(new, matrix=matrix), asked)
         for cell_id in cells:
             repositories.record_audit(session, sweep_id, cell_id, _audited(cell_id, text), None, ENVIRONMENT)
 

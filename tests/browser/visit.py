@@ -15,18 +15,20 @@ GRAVE = ("serious", "critical")
 OWN_SCHEMES = ("data", "blob", "about")
 PATIENCE_MS = 15_000
 
-FOCUSABLE = """() => [...document.querySelectorAll(
+_ALL = """const all = [...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
-  .filter(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled)
-  .map((e, place) => { e.dataset.place = place; return (e.textContent || e.name || e.tagName).trim().slice(0, 60); })"""
+  .filter(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled);"""
 
-FOCUSED = """() => {
+FOCUSABLE = f"() => {{ {_ALL} return all.map(e => (e.textContent || e.name || e.tagName).trim().slice(0, 60)); }}"
+
+# By its place: a page that keeps itself up to date puts another element there.
+FOCUSED = f"""() => {{
+  {_ALL}
   const e = document.activeElement;
-  if (!e || e === document.body) return null;
   const style = getComputedStyle(e);
   const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
-  return {place: e.dataset.place ?? null, seen: outlined || style.boxShadow !== 'none', name: e.outerHTML.slice(0, 120)};
-}"""
+  return {{place: all.indexOf(e), seen: outlined || style.boxShadow !== 'none', name: e.outerHTML.slice(0, 120)}};
+}}"""
 
 OVERFLOW = """() => {
   const width = document.documentElement.clientWidth;
@@ -92,9 +94,9 @@ class Visit:
         for _ in range(len(wanted) + 2):
             self.page.keyboard.press("Tab")
             found = self.page.evaluate(FOCUSED)
-            if found is None or found["place"] is None:
+            if found["place"] < 0:
                 continue
-            reached.add(int(found["place"]))
+            reached.add(found["place"])
             if not found["seen"]:
                 unseen.append(found["name"])
         assert [name for place, name in enumerate(wanted) if place not in reached] == []
@@ -103,6 +105,14 @@ class Visit:
     def check_fits(self) -> None:
         """Nothing has to be scrolled sideways but tables that scroll by themselves."""
         assert self.page.evaluate(OVERFLOW) == []
+
+    def put_out_the_light(self) -> None:
+        """From now on the system asks for dark pages."""
+        self.page.emulate_media(color_scheme="dark")
+
+    def narrow(self) -> None:
+        """From now on it is seen on a phone."""
+        self.page.set_viewport_size({"width": NARROW, "height": 740})
 
     def is_dark(self) -> bool:
         """Whether light text stands on a dark ground."""
