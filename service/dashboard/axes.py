@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.dashboard.formats import NOTHING, value
+from service.dashboard.formats import value
 
 NONE = "-"
 """In an address: no axis here."""
 
+UNWRITTEN = "default"
+"""Stands for a setting that a cell does not have; a text that is written would stand in quotes."""
+
 
 @dataclass(frozen=True)
 class Axis:
-    """``values``: as they would stand in a matrix, in the order in which cells have them; a dash for not written."""
+    """``values``: as they would stand in a matrix, in the order in which cells have them."""
 
     key: str
     values: tuple[str, ...]
@@ -31,7 +34,7 @@ class Layout:
 
 def axis_value(requested: Mapping[str, Any], key: str) -> str:
     """What a cell has on the axis ``key``."""
-    return value(requested[key]) if key in requested else NOTHING
+    return value(requested[key]) if key in requested else UNWRITTEN
 
 
 def axes_of(requested: Sequence[Mapping[str, Any]], matrix: Mapping[str, Any]) -> list[Axis]:

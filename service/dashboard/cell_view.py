@@ -47,6 +47,7 @@ class CellView:
     advice: str
     reasons: Sequence[Reason]
     settings: Sequence[Setting]
+    adapted: Sequence[Setting]
     effective: Sequence[tuple[str, str]]
     waterfalls: Sequence[Waterfall]
     starts: Sequence[Sequence[str]]
@@ -59,14 +60,17 @@ def cell_view(line: CellLine, cell: Json) -> CellView:
     """The page of a cell; ``line``: what lists show of it."""
     reasons = [reason(text) for text in cell["reasons"]]
     verdict = None if cell["verdict"] is None else Verdict(cell["verdict"])
+    changes = {change["key"]: change for change in cell["changes"]}
+    effective = cell["effective"] or {}
     return CellView(
         line=line,
         cell=cell,
         why=reasons[0] if reasons else Reason(None, _without_reason(line, cell)),
-        advice="" if verdict is None else ADVICE[verdict],
+        advice=ADVICE[verdict] if verdict is not None and reasons else "",
         reasons=reasons[1:],
-        settings=_settings(cell),
-        effective=[(key, value(item)) for key, item in sorted((cell["effective"] or {}).items())],
+        settings=[_setting(key, item, effective, changes.get(key)) for key, item in cell["requested"].items()],
+        adapted=[_setting(key, None, effective, item) for key, item in changes.items() if not item["written"]],
+        effective=[(key, value(item)) for key, item in sorted(effective.items())],
         waterfalls=waterfalls(cell["compile"]),
         starts=[_start(start) for start in cell.get("starts", [])],
         resources=_resources(cell["compile"]),
@@ -88,16 +92,7 @@ def _without_reason(line: CellLine, cell: Json) -> str:
         return str(cell["failure"])
     if cell["verdict"] is None:
         return f"It has no verdict yet: it is {line.state}."
-    return "Nothing was found that is not as it should be."
-
-
-def _settings(cell: Json) -> list[Setting]:
-    """All that was written, then what the engine filled in or adapted."""
-    changes = {change["key"]: change for change in cell["changes"]}
-    effective = cell["effective"] or {}
-    written = [_setting(key, item, effective, changes.get(key)) for key, item in cell["requested"].items()]
-    adapted = [_setting(key, None, effective, item) for key, item in changes.items() if key not in cell["requested"]]
-    return [*written, *adapted]
+    return ADVICE[Verdict(cell["verdict"])]
 
 
 def _setting(key: str, requested: Any, effective: Json, change: Json | None) -> Setting:

@@ -38,7 +38,7 @@ class _Stored:
     after: int
     sweep: SweepRecord
     cell: CellRecord
-    original: str
+    original: CellRecord
     run: RunRecord | None
     attempts: Sequence[RunSummary]
     live: Sequence[LivePhase]
@@ -66,21 +66,20 @@ def _stored(store: Store, sweep_id: str, cell_id: str) -> _Stored:
     with store.reading() as session:
         sweep = repositories.get_sweep(session, sweep_id)
         cell = repositories.get_cell(session, sweep_id, cell_id)
-        original = cell.duplicate_of or cell.id
+        original = cell if cell.duplicate_of is None else repositories.get_cell(session, sweep_id, cell.duplicate_of)
         return _Stored(
             after=glances.newest_event(session, sweep_id),
             sweep=sweep,
             cell=cell,
             original=original,
-            run=pages.latest_run(session, sweep_id, original),
-            attempts=pages.page_of_attempts(session, sweep_id, original, 0, MOST_ATTEMPTS),
+            run=pages.latest_run(session, sweep_id, original.id),
+            attempts=pages.page_of_attempts(session, sweep_id, original.id, 0, MOST_ATTEMPTS),
             live=[] if cell.state.ended else repositories.latest_phases(session, sweep_id),
         )
 
 
 def _context(stored: _Stored, settings: Settings) -> dict[str, Any]:
-    runs = [] if stored.run is None else [replace(stored.run, cell_id=stored.original)]
-    (cell,) = build_report(stored.sweep, [stored.cell], runs)["cells"]
+    (cell,) = build_report(stored.sweep, [stored.cell], [] if stored.run is None else [stored.run])["cells"]
     view = _view(cell, stored)
     files, unreachable = _files(stored.run, settings)
     return {
@@ -96,7 +95,14 @@ def _context(stored: _Stored, settings: Settings) -> dict[str, Any]:
 
 def _view(cell: dict[str, Any], stored: _Stored) -> CellView:
     glance = glance_of(cell, stored.sweep.id)
-    (line,) = lines_of([glance], {cell["id"]: figures_in(cell)}, _link, live=stored.live, now=datetime.now(UTC))
+    (line,) = lines_of(
+        [glance],
+        {cell["id"]: figures_in(cell)},
+        _link,
+        live=stored.live,
+        now=datetime.now(UTC),
+        others={stored.original.id: stored.original.name},
+    )
     return cell_view(line, cell)
 
 

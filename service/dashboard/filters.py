@@ -69,3 +69,6 @@ class Filter:
             and (not self.changed or line.differs)
             and all(axis_value(line.glance.requested, key) in values for key, values in wanted.items())
         )
+
+
+ALL = Filter()

@@ -63,9 +63,13 @@ def lines_of(
     baselines: Mapping[str, Baseline] | None = None,
     live: Sequence[LivePhase] = (),
     now: datetime | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> list[CellLine]:
-    """``figures`` by id of the run, ``baselines`` by id of the cell. ``live`` and ``now``: of a sweep that runs."""
-    names = {glance.id: glance.name for glance in glances}
+    """``figures`` by id of the run, ``baselines`` by id of the cell. ``live`` and ``now``: of a sweep that runs.
+
+    ``others``: names of cells that are not among them, by id.
+    """
+    names = {**(others or {}), **{glance.id: glance.name for glance in glances}}
     doing: dict[str, list[Doing]] = {}
     for phase in live:
         doing.setdefault(phase.cell_id, []).append(doing_of(phase, now))

@@ -11,7 +11,7 @@ from typing import Any
 from service.dashboard.axes import Axis, axes_of, layout_of
 from service.dashboard.badges import Badge, verdict_badge
 from service.dashboard.change import LEGEND
-from service.dashboard.filters import NOT_YET, Filter
+from service.dashboard.filters import ALL, NOT_YET, Filter
 from service.dashboard.formats import plural
 from service.dashboard.heat import HeatMap, heat_map
 from service.dashboard.lines import CellLine
@@ -73,7 +73,7 @@ class SweepView:
     newer: str | None
 
 
-def sweep_view(head: SweepHead, lines: Sequence[CellLine], asked: Filter = Filter(), rows: int = ROWS) -> SweepView:
+def sweep_view(head: SweepHead, lines: Sequence[CellLine], asked: Filter = ALL, rows: int = ROWS) -> SweepView:
     """The page of a sweep; ``rows``: cells in a page of its list."""
     requested = [line.glance.requested for line in lines]
     axes = axes_of(requested, head.matrix)

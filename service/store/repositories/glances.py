@@ -79,7 +79,7 @@ def running_cells(session: Session, limit: int) -> list[RunningCell]:
 def _newest_runs(session: Session, sweep_id: str) -> dict[str, str]:
     """The newest attempt at each cell of a sweep that has one."""
     query = select(RunRow.cell_id, RunRow.id).where(RunRow.sweep_id == sweep_id).order_by(RunRow.attempt)
-    return {cell_id: run_id for cell_id, run_id in session.execute(query)}
+    return {row.cell_id: row.id for row in session.execute(query)}
 
 
 def _cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellGlance]:
