@@ -44,7 +44,7 @@ def visiting(browser: Browser) -> Iterator[Visiting]:
 
     yield visit
     for found, loud in opened:
-        found.page.context.close()
+        found.leave()
         if not loud:
             found.check_quiet()
 

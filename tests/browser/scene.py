@@ -140,7 +140,13 @@ def happen(store: Store, sweep_id: str, cell_id: str, name: str, rank: int = 0) 
 
 def end(store: Store, sweep_id: str, cell_id: str, found: Found) -> None:
     """Take a cell through one run to what was found."""
-    run_id = begin(store, sweep_id, cell_id)
+    begin(store, sweep_id, cell_id)
+    finish(store, sweep_id, cell_id, found)
+
+
+def finish(store: Store, sweep_id: str, cell_id: str, found: Found) -> None:
+    """End the run of a cell with what was found."""
+    run_id = f"{sweep_id}-{cell_id}"
     evidence = found.case.evidence if found.state is not State.CRASHED else None
     if evidence is not None:
         evidence = evidence.model_copy(update={"environment": ENVIRONMENT})

@@ -1,4 +1,4 @@
-"""Every page, in a real browser: quiet, readable in light and dark, on a phone, with the keyboard, and without sight."""
+"""Every page, in a real browser: quiet, readable in light and dark, on a phone, by keyboard, and without sight."""
 
 from __future__ import annotations
 

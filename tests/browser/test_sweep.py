@@ -13,12 +13,13 @@ from .scene import NIGHT, Scene
 
 pytestmark = pytest.mark.slow
 
+LISTED = """all => all.filter(e => !e.closest('table.heat') && /\\/cells\\//.test(e.href))
+  .map(e => e.textContent.trim())"""
+
 
 def listed(page: Page) -> set[str]:
     """The cells of the list, without those of the heat map."""
-    names = page.locator("main").get_by_role("link").evaluate_all(
-        "all => all.filter(e => !e.closest('table.heat') && /\\/cells\\//.test(e.href)).map(e => e.textContent.trim())"
-    )
+    names = page.locator("main").get_by_role("link").evaluate_all(LISTED)
     return set(names)
 
 

@@ -119,6 +119,10 @@ class Visit:
         found = self.page.evaluate(BRIGHTNESS)
         return bool(found["text"] > found["ground"])
 
+    def leave(self) -> None:
+        """Close the page, before what it asks is gone."""
+        self.page.context.close()
+
     def shoot(self, path: Path) -> None:
         """Keep a picture of the whole page."""
         path.parent.mkdir(parents=True, exist_ok=True)
