@@ -32,7 +32,7 @@ from service.api.guard import Guard
 from service.api.parameters import refuse_unknown
 from service.dashboard import actions as page_actions
 from service.dashboard import cells as cell_pages
-from service.dashboard import login, overview
+from service.dashboard import errors, login, overview
 from service.dashboard import sweeps as sweep_pages
 from service.dashboard.figures import Figures
 from service.dashboard.render import STATIC
@@ -67,6 +67,7 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.figures = Figures()
     app.add_middleware(Guard, settings=settings, store=store, keyring=app.state.keyring)
     problems.install(app)
+    errors.install(app)
     refusals.install(app)
     description.install(app)
     security.install(app)
