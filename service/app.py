@@ -25,6 +25,7 @@ from service.api import (
     runs,
     schedules,
     security,
+    series,
     streams,
     sweeps,
     webhooks,
@@ -34,7 +35,7 @@ from service.api.guard import Guard
 from service.api.parameters import refuse_unknown
 from service.dashboard import actions as page_actions
 from service.dashboard import cells as cell_pages
-from service.dashboard import login, overview
+from service.dashboard import errors, login, overview
 from service.dashboard import sweeps as sweep_pages
 from service.dashboard.figures import Figures
 from service.dashboard.render import STATIC
@@ -69,12 +70,13 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.figures = Figures()
     app.add_middleware(Guard, settings=settings, store=store, keyring=app.state.keyring)
     problems.install(app)
+    errors.install(app)
     refusals.install(app)
     description.install(app)
     security.install(app)
     app.include_router(previews.router)
     app.include_router(sweeps.router)
-    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit):
+    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit, series):
         app.include_router(resource.router)
     for resource in (webhooks, alerts):
         app.include_router(resource.router)

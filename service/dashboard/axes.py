@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.dashboard.formats import value
-
 NONE = "-"
 """In an address: no axis here."""
+
+MOST_COLUMNS = 30
+"""An axis with more values makes rows: a page is scrolled downwards sooner than to the side."""
 
 UNWRITTEN = "default"
 """Stands for a setting that a cell does not have; a text that is written would stand in quotes."""
@@ -32,48 +33,61 @@ class Layout:
     by: Axis | None
 
 
-def axis_value(requested: Mapping[str, Any], key: str) -> str:
-    """What a cell has on the axis ``key``."""
-    return value(requested[key]) if key in requested else UNWRITTEN
+Written = Mapping[str, str]
+"""Settings of a cell, each as it would stand in a matrix."""
 
 
-def axes_of(requested: Sequence[Mapping[str, Any]], matrix: Mapping[str, Any]) -> list[Axis]:
+def axes_of(cells: Sequence[Written], matrix: Mapping[str, Any]) -> list[Axis]:
     """The settings in which cells differ: those that the matrix calls axes first, in its order."""
-    written = matrix.get("matrix")
-    named = list(written) if isinstance(written, Mapping) else []
-    keys = dict.fromkeys([*named, *(key for settings in requested for key in settings)])
-    found = (Axis(key, _distinct(axis_value(settings, key) for settings in requested)) for key in keys)
+    axes = matrix.get("matrix")
+    named = list(axes) if isinstance(axes, Mapping) else []
+    keys = dict.fromkeys([*named, *(key for written in cells for key in written)])
+    found = (Axis(key, _distinct(written.get(key, UNWRITTEN) for written in cells)) for key in keys)
     return [axis for axis in found if len(axis.values) > 1]
 
 
-def layout_of(
-    axes: Sequence[Axis], requested: Sequence[Mapping[str, Any]], x: str = "", y: str = "", by: str = ""
-) -> Layout:
+def layout_of(axes: Sequence[Axis], cells: Sequence[Written], x: str = "", y: str = "", by: str = "") -> Layout:
     """Where ``x``, ``y`` and ``by`` name axes, these; what is empty or unknown is chosen.
 
-    Rows are the first axis, columns the next. A third one makes small multiples where cells would share a place.
+    Axes with more values are chosen before others, so that few cells share a place, and the longest makes the columns
+    unless it is very long. A third one makes small multiples where cells would still share a place.
     """
-    rows = _chosen(axes, y, ()) or _first(axes, y, {x, by})
-    columns = _chosen(axes, x, (rows,)) or _first(axes, x, {by, rows.key if rows else ""})
-    facets = _chosen(axes, by, (rows, columns))
-    if facets is None and by != NONE and _crowded(requested, rows, columns):
-        facets = _first(axes, by, {axis.key for axis in (rows, columns) if axis is not None})
+    longest = sorted(axes, key=lambda axis: -len(axis.values))
+    named = [_named(axes, key) for key in (y, x, by)]
+    free = [axis for axis in longest if axis not in named]
+    rows, columns = named[0], named[1] if named[1] is not named[0] else None
+    if rows is None and columns is None and NONE not in (x, y):
+        rows, columns = _pair(free)
+    else:
+        rows = rows or (None if y == NONE else _take(free))
+        columns = columns or (None if x == NONE else _take(free))
+    facets = named[2] if named[2] not in (rows, columns) else None
+    if facets is None and by != NONE and _crowded(cells, rows, columns):
+        facets = _take([axis for axis in free if axis not in (rows, columns)])
     return Layout(columns, rows, facets)
 
 
-def _chosen(axes: Sequence[Axis], key: str, taken: Iterable[Axis | None]) -> Axis | None:
-    return next((axis for axis in axes if axis.key == key and axis not in taken), None)
+def _pair(longest: Sequence[Axis]) -> tuple[Axis | None, Axis | None]:
+    """Rows and columns. Of two axes of one length the first makes the rows."""
+    if len(longest) < 2:
+        return (longest[0] if longest else None), None
+    first, second = longest[:2]
+    if len(first.values) == len(second.values) or len(first.values) > MOST_COLUMNS:
+        return first, second
+    return second, first
 
 
-def _first(axes: Sequence[Axis], asked: str, taken: Iterable[str]) -> Axis | None:
-    taken = set(taken)
-    return None if asked == NONE else next((axis for axis in axes if axis.key not in taken), None)
+def _take(free: list[Axis]) -> Axis | None:
+    return free.pop(0) if free else None
 
 
-def _crowded(requested: Sequence[Mapping[str, Any]], *axes: Axis | None) -> bool:
+def _named(axes: Sequence[Axis], key: str) -> Axis | None:
+    return next((axis for axis in axes if axis.key == key), None)
+
+
+def _crowded(cells: Sequence[Written], *axes: Axis | None) -> bool:
     keys = [axis.key for axis in axes if axis is not None]
-    places = {tuple(axis_value(settings, key) for key in keys) for settings in requested}
-    return len(places) < len(requested)
+    return len({tuple(written.get(key, UNWRITTEN) for key in keys) for written in cells}) < len(cells)
 
 
 def _distinct(values: Iterable[str]) -> tuple[str, ...]:

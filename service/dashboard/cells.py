@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,7 +16,7 @@ from service.api.dependencies import SettingsDependency, StoreDependency
 from service.artifacts import artifacts_of
 from service.dashboard.cell_view import CellView, cell_view
 from service.dashboard.files import FilesOfArm, files_by_arm
-from service.dashboard.lines import figures_in, glance_of, lines_of
+from service.dashboard.lines import TIMES, baselines_of, figures_in, glance_of, lines_of
 from service.dashboard.pages import FrameDependency, html
 from service.dashboard.render import render
 from service.report import build_report
@@ -24,7 +24,8 @@ from service.settings import Settings
 from service.store import Store, repositories
 from service.store.glance_records import CellGlance
 from service.store.records import CellRecord, LivePhase, RunRecord, RunSummary, SweepRecord
-from service.store.repositories import glances, pages
+from service.store.repositories import glances, pages, series
+from service.store.series_records import PointRecord
 from workers.artifacts import ArtifactsError
 
 MOST_FILES = 500
@@ -42,6 +43,8 @@ class _Stored:
     run: RunRecord | None
     attempts: Sequence[RunSummary]
     live: Sequence[LivePhase]
+    points: Mapping[str, Sequence[PointRecord]]
+    series_id: str | None
 
 
 @router.get("")
@@ -74,6 +77,8 @@ def _stored(store: Store, sweep_id: str, cell_id: str) -> _Stored:
             original=original,
             run=pages.latest_run(session, sweep_id, original.id),
             attempts=pages.page_of_attempts(session, sweep_id, original.id, 0, MOST_ATTEMPTS),
+            points=series.points_of_sweep(session, sweep_id, TIMES),
+            series_id=series.series_of_cell(session, sweep_id, cell_id),
             live=[] if cell.state.ended else repositories.latest_phases(session, sweep_id),
         )
 
@@ -85,6 +90,7 @@ def _context(stored: _Stored, settings: Settings) -> dict[str, Any]:
     return {
         "page": view,
         "sweep": stored.sweep,
+        "series_id": stored.series_id,
         "after": stored.after,
         "run_id": None if stored.run is None else stored.run.id,
         "attempts": stored.attempts,
@@ -99,6 +105,7 @@ def _view(cell: dict[str, Any], stored: _Stored) -> CellView:
         [glance],
         {cell["id"]: figures_in(cell)},
         _link,
+        baselines=baselines_of(stored.points),
         live=stored.live,
         now=datetime.now(UTC),
         others={stored.original.id: stored.original.name},

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from service.dashboard.formats import NBSP
 
-STEPS = (0.03, 0.10, 0.20)
+STEPS = (0.05, 0.10, 0.25)
 """Changes that are told apart, as parts of the baseline. Less than the first is none: starts differ by as much."""
+
+TELLING = 0.10
+"""A change to look at. A single warm start lies as far from the next one as the first step is."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class Change:
     words: str
 
     @property
-    def any(self) -> bool:
-        return self.shade != "d0"
+    def telling(self) -> bool:
+        return abs(self.ratio) >= TELLING
 
 
 def change(now_s: float | None, baseline_s: float | None) -> Change | None:
@@ -39,12 +42,12 @@ def change(now_s: float | None, baseline_s: float | None) -> Change | None:
 
 
 LEGEND = (
-    ("f3", "▼ 20 % faster and more"),
-    ("f2", "▼ 10 %"),
-    ("f1", "▼ 3 %"),
+    ("f3", f"▼ {STEPS[2]:.0%} faster and more"),
+    ("f2", f"▼ {STEPS[1]:.0%}"),
+    ("f1", f"▼ {STEPS[0]:.0%}"),
     ("d0", "no change, or no baseline"),
-    ("d1", "▲ 3 %"),
-    ("d2", "▲ 10 %"),
-    ("d3", "▲ 20 % slower and more"),
+    ("d1", f"▲ {STEPS[0]:.0%}"),
+    ("d2", f"▲ {STEPS[1]:.0%}"),
+    ("d3", f"▲ {STEPS[2]:.0%} slower and more"),
 )
 """Shades with what they stand for, from faster to slower."""

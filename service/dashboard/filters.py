@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from service.dashboard.axes import Axis, axis_value
+from service.dashboard.axes import UNWRITTEN, Axis
 from service.dashboard.lines import CellLine
 
 NOT_YET = "not-yet"
@@ -67,7 +67,7 @@ class Filter:
         return (
             (not self.verdicts or verdict in self.verdicts)
             and (not self.changed or line.differs)
-            and all(axis_value(line.glance.requested, key) in values for key, values in wanted.items())
+            and all(line.written.get(key, UNWRITTEN) in values for key, values in wanted.items())
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.dashboard.axes import Axis, Layout, axis_value
+from service.dashboard.axes import UNWRITTEN, Axis, Layout
 from service.dashboard.lines import CellLine
 
 
@@ -56,4 +56,4 @@ def _values(axis: Axis | None, lines: Sequence[CellLine]) -> list[str]:
 
 
 def _on(axis: Axis | None, line: CellLine) -> str:
-    return "" if axis is None else axis_value(line.glance.requested, axis.key)
+    return "" if axis is None else line.written.get(axis.key, UNWRITTEN)

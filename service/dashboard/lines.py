@@ -9,16 +9,21 @@ from typing import Any
 
 from service.dashboard.badges import Badge, ok_badge, verdict_badge
 from service.dashboard.change import Change, change
-from service.dashboard.formats import NOTHING, elapsed_s, seconds
+from service.dashboard.formats import NOTHING, elapsed_s, seconds, value
+from service.domain.figures import COLD_S, WARM_S
 from service.domain.lifecycle import State
 from service.domain.verdict import Verdict
 from service.store.glance_records import NO_FIGURES, CellGlance, RunFigures
 from service.store.records import LivePhase
+from service.store.series_records import PointRecord
 
 Baseline = Mapping[str, float]
 """Seconds that a cell's series takes for normal, by figure: ``cold_s``, ``warm_s``."""
 
 NO_BASELINE: Baseline = {}
+
+TIMES = (COLD_S.name, WARM_S.name)
+"""The figures by which cells are shaded."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,13 @@ class Doing:
 
 @dataclass(frozen=True)
 class CellLine:
-    """``elapsed_s``: since it was started, of a cell that runs. ``took``: how long one took that has ended."""
+    """``written``: its settings, as they would stand in a matrix. ``elapsed_s``: since it was started, while it runs.
+
+    ``took``: how long one took that has ended. ``short``: warm and cold seconds.
+    """
 
     glance: CellGlance
+    written: Mapping[str, str]
     link: str
     state: str
     elapsed_s: float | None
@@ -53,7 +62,7 @@ class CellLine:
     @property
     def differs(self) -> bool:
         """Whether there is something to look at: not what was expected, slower, or faster."""
-        return self.glance.ok is False or (self.change is not None and self.change.any)
+        return self.glance.ok is False or (self.change is not None and self.change.telling)
 
 
 def lines_of(
@@ -78,13 +87,21 @@ def lines_of(
             glance,
             figures.get(glance.run_id or "", NO_FIGURES),
             link(glance),
-            (baselines or {}).get(glance.id, NO_BASELINE),
+            (baselines or {}).get(glance.duplicate_of or glance.id, NO_BASELINE),
             doing.get(glance.id, []),
             names,
             now,
         )
         for glance in glances
     ]
+
+
+def baselines_of(points: Mapping[str, Sequence[PointRecord]]) -> dict[str, Baseline]:
+    """What the points of a sweep were held against as they came, by cell; nothing where that was too little."""
+    return {
+        cell_id: {point.figure: point.baseline for point in found if point.baseline is not None}
+        for cell_id, found in points.items()
+    }
 
 
 def glance_of(cell: Mapping[str, Any], sweep_id: str) -> CellGlance:
@@ -139,6 +156,7 @@ def _line(
     original = glance.duplicate_of
     return CellLine(
         glance=glance,
+        written={key: value(item) for key, item in glance.requested.items()},
         link=link,
         state=str(glance.state).replace("_", " "),
         elapsed_s=elapsed_s(glance.started_at, now) if glance.ended_at is None else None,
@@ -153,7 +171,9 @@ def _line(
         matched=_matched(figures),
         note=glance.reason or "",
         duplicate_of=None if original is None else names.get(original, original),
-        change=_greater(change(figures.cold_s, baseline.get("cold_s")), change(figures.warm_s, baseline.get("warm_s"))),
+        change=_greater(
+            change(figures.cold_s, baseline.get(COLD_S.name)), change(figures.warm_s, baseline.get(WARM_S.name))
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from service.dashboard.axes import Axis, axes_of, layout_of
+from service.dashboard.axes import NONE, Axis, axes_of, layout_of
 from service.dashboard.badges import Badge, verdict_badge
 from service.dashboard.change import LEGEND
 from service.dashboard.filters import ALL, NOT_YET, Filter
@@ -75,17 +75,14 @@ class SweepView:
 
 def sweep_view(head: SweepHead, lines: Sequence[CellLine], asked: Filter = ALL, rows: int = ROWS) -> SweepView:
     """The page of a sweep; ``rows``: cells in a page of its list."""
-    requested = [line.glance.requested for line in lines]
-    axes = axes_of(requested, head.matrix)
-    layout = layout_of(axes, requested, asked.x, asked.y, asked.by)
+    written = [line.written for line in lines]
+    axes = axes_of(written, head.matrix)
+    layout = layout_of(axes, written, asked.x, asked.y, asked.by)
     shown = asked.apply(lines)
     begin = (asked.page - 1) * rows
     return SweepView(
         head=head,
-        filter=replace(
-            asked,
-            **{name: "-" if axis is None else axis.key for name, axis in vars(layout).items()},
-        ),
+        filter=replace(asked, x=_key(layout.x), y=_key(layout.y), by=_key(layout.by)),
         axes=[_choice(axis, asked) for axis in axes],
         cells=len(lines),
         ended=sum(line.glance.state.ended for line in lines),
@@ -102,6 +99,10 @@ def sweep_view(head: SweepHead, lines: Sequence[CellLine], asked: Filter = ALL, 
         older=asked.address(page=asked.page + 1) if begin + rows < len(shown) else None,
         newer=asked.address(page=asked.page - 1) if asked.page > 1 else None,
     )
+
+
+def _key(axis: Axis | None) -> str:
+    return NONE if axis is None else axis.key
 
 
 def _progress(lines: Sequence[CellLine]) -> str:

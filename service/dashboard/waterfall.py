@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.dashboard.formats import seconds
+from service.dashboard.formats import plural, seconds
 
 Json = Mapping[str, Any]
 
@@ -109,7 +109,7 @@ def _phase_row(name: str, ranks: Sequence[Json], scale_s: float) -> Row:
 
 def _small_row(names: Sequence[str], ranks: Sequence[Json]) -> Row:
     spent = [sum(_spent(rank, name) or 0.0 for name in names) for rank in ranks]
-    return Row(f"{len(names)} smaller phases", "small", [], [seconds(item) for item in spent])
+    return Row(plural(len(names), "smaller phase"), "small", [], [seconds(item) for item in spent])
 
 
 def _rest_row(ranks: Sequence[Json], scale_s: float) -> Row:

@@ -6,46 +6,34 @@
 // the last event that was seen. Where there is none, or no more can be opened, it is asked for every now and then.
 
 const view = document.getElementById("live");
+const connection = document.getElementById("connection");
 const ASK_MS = Number(view.dataset.every || 2000);
 const AT_MOST_EVERY_MS = 1000;
-// What a cell becomes after its last event is no event itself, and times go on.
-const AT_LEAST_EVERY_MS = 5000;
-const connection = document.getElementById("connection");
+// What becomes of a cell after the last event of its run is no event of its own.
+const AT_LEAST_EVERY_S = 5;
+let seen = Number(view.dataset.after || 0);
+let shownAt = performance.now();
+let due = null;
 
-let seen = view.dataset.after || "0";
-let streaming = false;
-let fetching = false;
-let fetched = 0;
-
-const ended = () => view.querySelector("[data-ended]") !== null;
-
-// What has the focus, said so that it is found again in what is swapped in.
-function focused() {
-  const element = document.activeElement;
-  if (!view.contains(element)) return null;
-  const all = Array.from(view.querySelectorAll(element.tagName));
-  const same = all.filter((other) => other.outerHTML === element.outerHTML);
-  return { tag: element.tagName, html: element.outerHTML, place: same.indexOf(element), owner: element.closest("details")?.id };
-}
-
-function focusAgain(was) {
-  const same = Array.from(view.querySelectorAll(was.tag)).filter((element) => element.outerHTML === was.html);
-  const owner = was.owner ? document.getElementById(was.owner)?.querySelector("summary") : null;
-  (same[was.place] ?? owner)?.focus({ preventScroll: true });
+// Where the focus is, so that it can be put there again.
+function place(element) {
+  const link = element.getAttribute("href");
+  if (link) return `a[href="${CSS.escape(link)}"]`;
+  const around = element.closest("details[id]");
+  return around ? `#${CSS.escape(around.id)} > summary` : null;
 }
 
 function swap(html) {
   const open = Array.from(view.querySelectorAll("details[open][id]"), (details) => details.id);
-  const was = focused();
+  const focused = view.contains(document.activeElement) ? place(document.activeElement) : null;
   view.innerHTML = html;
+  shownAt = performance.now();
   for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+  if (focused) view.querySelector(focused)?.focus({ preventScroll: true });
   document.dispatchEvent(new Event("swapped"));
-  if (was) focusAgain(was);
 }
 
 async function refresh() {
-  if (fetching) return;
-  fetching = true;
   try {
     const response = await fetch(view.dataset.source + location.search);
     if (!response.ok) throw new Error(`HTTP ${response.status}`);
@@ -53,65 +41,64 @@ async function refresh() {
     connection.hidden = true;
   } catch {
     connection.hidden = false;
-  } finally {
-    fetched = Date.now();
-    fetching = false;
   }
 }
 
-let wanted = false;
-
-function something() {
-  if (wanted) return;
-  wanted = true;
-  setTimeout(() => {
-    wanted = false;
-    if (!document.hidden) refresh();
-  }, Math.max(0, fetched + AT_MOST_EVERY_MS - Date.now()));
+function refreshSoon() {
+  due ??= setTimeout(async () => {
+    due = null;
+    if (!document.hidden) await refresh();
+  }, AT_MOST_EVERY_MS);
 }
 
-// Lines of a stream: whatever comes is a reason to look, and its number is where to go on when the stream is cut.
-function read(line) {
-  if (line.startsWith("id:")) seen = line.slice(3).trim();
-  if (line.startsWith("data:")) something();
+function take(line) {
+  if (line.startsWith("id:")) {
+    seen = Number(line.slice(3));
+    refreshSoon();
+  }
 }
 
+// Reads the stream until it ends. Events of every kind count, which an EventSource would have to know by name.
 async function follow() {
-  const response = await fetch(`${view.dataset.stream}?after=${encodeURIComponent(seen)}`);
+  const response = await fetch(`${view.dataset.stream}?after=${seen}`);
   if (!response.ok) throw new Error(`HTTP ${response.status}`);
-  streaming = true;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const { done, value } = await reader.read();
     if (done) return;
     const lines = (rest + value).split(/\r?\n/);
     rest = lines.pop();
-    lines.forEach(read);
+    lines.forEach(take);
   }
 }
 
-async function keepFollowing() {
-  while (!ended()) {
+function over() {
+  return view.querySelector("[data-ended]") !== null;
+}
+
+async function keepUp() {
+  while (!over()) {
     try {
-      await follow();
+      if (view.dataset.stream) await follow();
     } catch {
-      // It is asked for meanwhile, and that says whether anybody answers.
+      // Cut, or refused; the next line finds out whether the controller answers at all.
     }
-    streaming = false;
-    await new Promise((resolve) => setTimeout(resolve, ASK_MS));
+    if (!document.hidden) await refresh();
+    if (!over()) await new Promise((resolve) => setTimeout(resolve, ASK_MS));
   }
 }
 
-async function tick() {
-  const due = fetched + (streaming ? AT_LEAST_EVERY_MS : ASK_MS) <= Date.now();
-  if (due && !document.hidden) await refresh();
-  if (!ended()) setTimeout(tick, AT_MOST_EVERY_MS);
+function tick() {
+  const passed = (performance.now() - shownAt) / 1000;
+  for (const span of view.querySelectorAll("[data-elapsed]")) {
+    span.textContent = `${(Number(span.dataset.elapsed) + passed).toFixed(1)}\u00a0s`;
+  }
+  if (passed >= AT_LEAST_EVERY_S && !document.hidden && !over()) refreshSoon();
 }
 
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && !ended()) something();
+  if (!document.hidden && !over()) refreshSoon();
 });
-fetched = Date.now();
-setTimeout(tick, AT_MOST_EVERY_MS);
-if (view.dataset.stream) keepFollowing();
+setInterval(tick, 1000);
+keepUp();
