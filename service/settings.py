@@ -128,13 +128,13 @@ class Settings(BaseSettings):
     regression_seconds: float = Field(default=0.5, ge=0, description="A smaller change of a time is none, in seconds.")
     regression_bytes: int = Field(default=64 * 2**20, ge=0, description="A smaller change of memory is none, in bytes.")
     regression_strength: float = Field(
-        default=2.8, ge=0, le=100, description="A change is at least so many of its standard errors."
+        default=3.0, ge=0, le=100, description="A change is at least so many of its standard errors."
     )
     regression_points: int = Field(
         default=5, ge=3, le=1000, description="Sweeps of a configuration before anything is said of its times."
     )
     regression_window: int = Field(
-        default=30, ge=3, le=1000, description="Sweeps that a baseline is made of at most: the first steady ones."
+        default=60, ge=3, le=1000, description="Sweeps that a baseline is made of at most: the first steady ones."
     )
 
     log_format: LogFormat = Field(

@@ -56,13 +56,13 @@ class Rules:
     """
 
     points: int = 5
-    window: int = 30
+    window: int = 60
     nights: int = 2
     together: int = 4
     ratio: float = 0.05
     seconds: float = 0.5
     bytes: float = 64 * 2**20
-    strength: float = 2.8
+    strength: float = 3.0
     least_noise: float = 0.01
 
 
@@ -166,14 +166,15 @@ class _History:
     # --- what the newest nights say ----------------------------------------------------------------------------------
 
     def _turn(self) -> Turn | None:
-        worse, better = self._beyond(+1), self._beyond(-1)
+        # An improvement moves the baseline, so it takes a night more.
+        worse, better = self._beyond(+1, self.rules.nights), self._beyond(-1, self.rules.nights + 1)
         before, self.condition = self.condition, Condition.STEADY
         self.since = self.level = None
         if worse >= self.rules.nights:
             self.condition = Condition.REGRESSION
             self._since(worse)
             return Turn.REGRESSION
-        if better >= self.rules.nights:
+        if better > self.rules.nights:
             self._since(better)
             return Turn.IMPROVEMENT
         if worse:
@@ -182,7 +183,7 @@ class _History:
             return Turn.SUSPECTED if before is not Condition.SUSPECTED else None
         return None
 
-    def _beyond(self, sign: int) -> int:
+    def _beyond(self, sign: int, in_a_row: int) -> int:
         """How many of the newest nights are beyond the bounds together: 0 where none is, the most telling number."""
         baseline = self._known()
         away = [sign * _log(night.value / baseline.value) for night in self.pending]
@@ -192,9 +193,9 @@ class _History:
             newest = away[-count:]
             mean = sum(newest) / count
             seen = baseline.highest if sign > 0 else -baseline.lowest
-            in_a_row = min(newest[-self.rules.nights :]) > least / 2
+            clear = min(newest[-in_a_row:]) > least / 2
             strength = mean / baseline.error(count)
-            if in_a_row and mean > max(least, seen) and strength > max(self.rules.strength, strongest):
+            if clear and mean > max(least, seen) and strength > max(self.rules.strength, strongest):
                 best, strongest = count, strength
         return best
 
@@ -279,7 +280,7 @@ def _noise(away: Sequence[float]) -> float:
     robust = _TO_SIGMA * statistics.median(abs(one) for one in away)
     near = [one for one in away if abs(one) <= 3 * robust] if robust > 0 else list(away)
     # Of few values it is uncertain, and an alarm for nothing costs more than a night more.
-    return math.sqrt(sum(one * one for one in near) / (len(near) - 1)) * (1 + 1 / len(near))
+    return math.sqrt(sum(one * one for one in near) / (len(near) - 1)) * (1 + 3 / len(near))
 
 
 def _mean(nights: Sequence[Night]) -> float:
