@@ -28,15 +28,19 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 router = APIRouter(include_in_schema=False)
 
 
-@router.get(f"/{FOLDER}/{{name}}")
-def show_script(name: str, request: Request) -> Response:
+def show_script(request: Request) -> Response:
     """One of the scripts, as it was packed once."""
+    name = request.path_params["name"]
     if name not in SCRIPTS:
         raise HTTPException(HTTPStatus.NOT_FOUND)
     headers = {"Cache-Control": _FOR_EVER, "Vary": "Accept-Encoding", "X-Content-Type-Options": "nosniff"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(_packed(name), headers={**headers, "Content-Encoding": "gzip"}, media_type="text/javascript")
     return Response(_script(name).read_bytes(), headers=headers, media_type="text/javascript")
+
+
+# No route of the API's kind: like all below this folder it is a file, and open to everybody.
+router.add_route(f"/{FOLDER}/{{name}}", show_script, include_in_schema=False)
 
 
 @cache

@@ -19,6 +19,7 @@ DOTS = 400
 _NEWEST = 10
 """Outcomes that are looked at to learn which figures a series has."""
 
+
 @dataclass(frozen=True)
 class Stretch:
     """A part of a history, both ends in it; ``None`` is open."""
