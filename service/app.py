@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.api import (
     actions,
+    alerts,
     artifacts,
     audit,
     cells,
@@ -24,14 +25,30 @@ from service.api import (
     runs,
     schedules,
     security,
+    series,
     streams,
     sweeps,
+    webhooks,
 )
 from service.api.controller import Controller
 from service.api.guard import Guard
 from service.api.parameters import refuse_unknown
 from service.dashboard import actions as page_actions
-from service.dashboard import login, routes
+from service.dashboard import (
+    bokeh,
+    compare_pages,
+    errors,
+    inventory_pages,
+    key_pages,
+    login,
+    overview,
+    schedule_pages,
+    trend_actions,
+    trend_pages,
+)
+from service.dashboard import cells as cell_pages
+from service.dashboard import sweeps as sweep_pages
+from service.dashboard.figures import Figures
 from service.dashboard.render import STATIC
 from service.dispatch.occupancy import ClusterOccupancy
 from service.dispatch.scheduler import Scheduler
@@ -61,18 +78,23 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.state.metrics = Metrics(store, ClusterOccupancy())
     app.state.query_parameters = {}
     app.state.keyring = Keyring(store)
+    app.state.figures = Figures()
     app.add_middleware(Guard, settings=settings, store=store, keyring=app.state.keyring)
     problems.install(app)
+    errors.install(app)
     refusals.install(app)
     description.install(app)
     security.install(app)
     app.include_router(previews.router)
     app.include_router(sweeps.router)
-    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit):
+    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit, series):
+        app.include_router(resource.router)
+    for resource in (webhooks, alerts):
         app.include_router(resource.router)
     app.include_router(health.router)
-    app.include_router(routes.router)
-    app.include_router(page_actions.router)
-    app.include_router(login.router)
+    for pages in (overview, sweep_pages, cell_pages, page_actions, login):
+        app.include_router(pages.router)
+    for pages in (trend_pages, trend_actions, compare_pages, schedule_pages, inventory_pages, key_pages, bokeh):
+        app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app

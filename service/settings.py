@@ -15,6 +15,7 @@ from sqlalchemy import URL
 
 from service.domain import environments
 from service.domain.errors import Problems
+from service.domain.regression import Rules
 from service.settings_sources import PREFIX, FileSource
 from workers.protocol import Recorded
 
@@ -118,6 +119,24 @@ class Settings(BaseSettings):
         default=1.0, gt=0, description="How many times as fast as it was recorded that run is emitted."
     )
 
+    regression_nights: int = Field(
+        default=2, ge=1, le=7, description="So many sweeps in a row have to be slower before it is a regression."
+    )
+    regression_ratio: float = Field(
+        default=0.05, ge=0, le=10, description="A smaller change is none, as a part of the baseline."
+    )
+    regression_seconds: float = Field(default=0.5, ge=0, description="A smaller change of a time is none, in seconds.")
+    regression_bytes: int = Field(default=64 * 2**20, ge=0, description="A smaller change of memory is none, in bytes.")
+    regression_strength: float = Field(
+        default=3.0, ge=0, le=100, description="A change is at least so many of its standard errors."
+    )
+    regression_points: int = Field(
+        default=5, ge=3, le=1000, description="Sweeps of a configuration before anything is said of its times."
+    )
+    regression_window: int = Field(
+        default=60, ge=3, le=1000, description="Sweeps that a baseline is made of at most: the first steady ones."
+    )
+
     log_format: LogFormat = Field(
         default=LogFormat.TEXT, description="How `serve` logs: `text` for people, `json` for programs, a line each."
     )
@@ -163,6 +182,25 @@ class Settings(BaseSettings):
         default=600, ge=0, description="Requests that a key may make in a minute; 0 is without a limit."
     )
     metrics_need_key: bool = Field(default=True, description="`/metrics` needs a key once there is one.")
+
+    public_url: str | None = Field(
+        default=None,
+        description="Address under which people reach the controller, for links in alerts; with the path of a proxy.",
+    )
+    alerts_to_private_addresses: bool = Field(
+        default=False, description="Webhooks may lead to addresses that not everybody can reach."
+    )
+
+    @field_validator("public_url")
+    @classmethod
+    def _plain_url(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        extra = parts.query or parts.fragment or parts.username or parts.password
+        if parts.scheme not in ("http", "https") or not parts.hostname or extra:
+            raise ValueError("write it as https://HOST or https://HOST/PATH, with nothing behind the path")
+        return url.rstrip("/")
 
     @field_validator("home")
     @classmethod
@@ -211,11 +249,30 @@ class Settings(BaseSettings):
         return URL.create("sqlite", database=str(self.home / "shardproof.db")).render_as_string(hide_password=False)
 
     @property
+    def root_path(self) -> str:
+        """The path that a proxy puts this application under, and takes away again; empty without one."""
+        return "" if self.public_url is None else urlsplit(self.public_url).path
+
+    @property
     def recorded(self) -> Recorded | None:
         """What is emitted in place of engines, if that is wanted."""
         if self.null_engine is None:
             return None
         return Recorded(folder=str(self.null_engine), speed=self.null_engine_speed)
+
+    @property
+    def regression_rules(self) -> Rules:
+        """When a figure has become worse or better."""
+        return Rules(
+            points=self.regression_points,
+            window=self.regression_window,
+            nights=self.regression_nights,
+            together=max(Rules.together, self.regression_nights),
+            ratio=self.regression_ratio,
+            seconds=self.regression_seconds,
+            bytes=self.regression_bytes,
+            strength=self.regression_strength,
+        )
 
     @property
     def models_dir(self) -> Path:

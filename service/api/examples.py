@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from service.api import alert_examples as of_alerts
+from service.api import series_examples as of_series
+
 
 @dataclass(frozen=True)
 class Forms:
@@ -179,6 +182,8 @@ _FIRE = {
 }
 
 BODIES: dict[str, Any] = {
+    **of_alerts.BODIES,
+    **of_series.BODIES,
     "create_schedule": {
         "name": "nightly",
         "cron": "30 2 * * mon-fri",
@@ -195,6 +200,8 @@ BODIES: dict[str, Any] = {
 }
 
 ANSWERS: dict[str, Any] = {
+    **of_alerts.ANSWERS,
+    **of_series.ANSWERS,
     "create_schedule": {**_SCHEDULE, "matrix": _MATRIX},
     "list_schedules": {"schedules": [_SCHEDULE], "next": None},
     "get_schedule": {**_SCHEDULE, "matrix": _MATRIX},

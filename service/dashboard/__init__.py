@@ -1,5 +1,5 @@
 """Pages for people: rendered here, readable without a script, and one file when exported."""
 
-from service.dashboard.render import render_static
+from service.dashboard.export import render_static
 
 __all__ = ["render_static"]

@@ -13,8 +13,9 @@ from service.api.guard import COOKIE
 from service.api.origin import check_origin
 from service.api.principal import KeyringDependency
 from service.dashboard.forms import form
-from service.dashboard.render import render_login
-from service.dashboard.routes import html
+from service.dashboard.frame import BARE
+from service.dashboard.pages import html
+from service.dashboard.render import render
 from service.keyring import SESSION_LIFE, Refused
 
 router = APIRouter(include_in_schema=False)
@@ -25,7 +26,7 @@ Form = Annotated[dict[str, str], Depends(form)]
 @router.get("/login")
 def show_login(next: str = "") -> HTMLResponse:
     """The form that asks for a key."""
-    return html(render_login(next, None))
+    return _form(next, None)
 
 
 @router.post("/login")
@@ -37,7 +38,7 @@ def log_in(request: Request, fields: Form, keyring: KeyringDependency) -> Respon
     try:
         token = keyring.open_session(key)
     except Refused as refused:
-        return html(render_login(where, str(refused)), HTTPStatus.FORBIDDEN)
+        return _form(where, str(refused), HTTPStatus.FORBIDDEN)
     request.state.principal = keyring.whose_session(token)
     prefix = request.scope.get("root_path", "")
     response = RedirectResponse(f"{prefix}{_own(where)}", HTTPStatus.SEE_OTHER)
@@ -61,6 +62,11 @@ def log_out(request: Request, keyring: KeyringDependency) -> Response:
     response = RedirectResponse(f"{prefix}/login", HTTPStatus.SEE_OTHER)
     response.delete_cookie(COOKIE, path=f"{prefix}/")
     return response
+
+
+def _form(where: str, refused: str | None, status: int = HTTPStatus.OK) -> HTMLResponse:
+    """``where`` it leads to; ``refused`` is why the last key opened nothing."""
+    return html(render("login.html", BARE, next=where, refused=refused), status)
 
 
 def _own(path: str) -> str:

@@ -50,4 +50,4 @@ def test_settings_are_described_and_fixed() -> None:
 
 def test_static_files_are_served(client: Client) -> None:
     assert client.get("/static/style.css").headers["Content-Type"].startswith("text/css")
-    assert "javascript" in client.get("/static/refresh.js").headers["Content-Type"]
+    assert "javascript" in client.get("/static/live.js").headers["Content-Type"]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +9,6 @@ from store.samples import SWEEP, add_sweep, arm_report, evidence, finish, times
 from dashboard.page import Page
 from service.console import print_report
 from service.dashboard import render_static
-from service.dashboard.render import STATIC
 from service.report import stored_report
 from service.store import Store
 from workers.protocol import Compile, Failure, Outcome, Role, TimedStart
@@ -60,7 +58,7 @@ def test_several_starts_are_shown_with_their_spread(store: Store) -> None:
     report = report_of(store)
     page, terminal = shown(report)
     assert "21.0 s (19.5–30.0, 3 starts) 6.0 s 5/5" in page
-    assert "Phases, cold, median of 3 starts" in page
+    assert "cold, median of 3 starts" in page
     assert "21.0 (19.5–30.0) │ 6.0 " in terminal
     (cell,) = report["cells"]
     assert cell["compile"]["cold"]["repeats"] == [21.0, 30.0, 19.5]
@@ -98,19 +96,3 @@ def test_a_run_that_left_nothing_says_why(store: Store) -> None:
     report = report_of(store)
     report["cells"][0]["failure"] = "the actor died"
     assert "✗ the actor died" in Page(render_static(report)).text
-
-
-def test_styles_and_script_ship_with_the_package() -> None:
-    import service.dashboard
-
-    folder = Path(service.dashboard.__file__).parent
-    assert folder / "static" == STATIC
-    assert {path.suffix for path in STATIC.iterdir()} == {".css", ".js"}
-    assert list((folder / "templates").glob("*.html"))
-
-
-def test_nothing_in_the_script_or_styles_is_fetched_from_elsewhere() -> None:
-    for path in STATIC.iterdir():
-        text = path.read_text(encoding="utf-8")
-        assert "http" not in text.replace("`HTTP", ""), path
-        assert "url(" not in text

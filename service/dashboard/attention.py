@@ -1,0 +1,114 @@
+"""What needs somebody: cells not as expected, and series that got slower; and what got better. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import quote
+
+from service.dashboard.badges import Badge, verdict_badge
+from service.domain.notices import NoticeKind
+from service.store.glance_records import CellGlance
+from service.store.records import SweepState, SweepSummary
+from service.store.series_records import NoticeRecord, StandingRecord
+
+WORSE = (NoticeKind.REGRESSION, NoticeKind.SUSPECTED)
+BETTER = (NoticeKind.IMPROVEMENT, NoticeKind.RECOVERED)
+
+_BADGES = {
+    NoticeKind.REGRESSION: Badge("▲", "regression", "bad"),
+    NoticeKind.SUSPECTED: Badge("△", "suspected", "warn"),
+    NoticeKind.IMPROVEMENT: Badge("▼", "improvement", "good"),
+    NoticeKind.RECOVERED: Badge("✓", "recovered", "good"),
+}
+
+
+@dataclass(frozen=True)
+class Item:
+    """``new``: it was not so in the sweep before. ``link``: to the cell's page, from the root."""
+
+    badge: Badge
+    new: bool
+    name: str
+    context: str
+    link: str
+    reason: str
+    at: datetime | None
+
+
+def newest_by_name(sweeps: Sequence[SweepSummary]) -> dict[str, list[SweepSummary]]:
+    """Of each name the newest sweep and the one before; of ``sweeps``, newest first, those that have ended."""
+    found: dict[str, list[SweepSummary]] = {}
+    for sweep in sweeps:
+        if sweep.state is SweepState.ENDED and len(found.setdefault(sweep.name, [])) < 2:
+            found[sweep.name].append(sweep)
+    return {name: pair for name, pair in found.items() if pair}
+
+
+def failing(pairs: Mapping[str, Sequence[SweepSummary]], not_ok: Sequence[CellGlance]) -> list[Item]:
+    """What is not ok in the newest sweep of each name: what is new comes first, then what is graver."""
+    names = {sweep.id: name for name, pair in pairs.items() for sweep in pair}
+    newest = {pair[0].id for pair in pairs.values()}
+    before = {pair[1].id: name for name, pair in pairs.items() if len(pair) > 1}
+    failed_before = {(before[cell.sweep_id], cell.name) for cell in not_ok if cell.sweep_id in before}
+    compared = set(before.values())
+    found = [
+        (cell, names[cell.sweep_id] in compared and (names[cell.sweep_id], cell.name) not in failed_before)
+        for cell in not_ok
+        if cell.sweep_id in newest
+    ]
+    found.sort(key=lambda item: (not item[1], 99 if item[0].verdict is None else item[0].verdict.gravity))
+    return [
+        Item(
+            badge=verdict_badge(cell.verdict),
+            new=new,
+            name=cell.name,
+            context=names[cell.sweep_id],
+            link=cell_link(cell.sweep_id, cell.id),
+            reason=cell.reason or "",
+            at=cell.ended_at,
+        )
+        for cell, new in found
+    ]
+
+
+def told(
+    notices: Sequence[NoticeRecord],
+    standings: Sequence[StandingRecord],
+    names: Mapping[str, str],
+    shown: Collection[str],
+) -> list[Item]:
+    """Notices of what got worse and still is; of each figure of a series the newest. ``shown``: links told already.
+
+    ``names``: of series and sweeps, by id.
+    """
+    still = {(standing.series_id, standing.figure, str(standing.state)) for standing in standings}
+    found: dict[tuple[str | None, str | None], Item] = {}
+    for notice in notices:
+        item = _told(notice, names)
+        if (notice.series_id, notice.figure, str(notice.kind)) in still and item.link not in shown:
+            found.setdefault((notice.series_id, notice.figure), item)
+    return sorted(found.values(), key=lambda item: item.badge.tone != "bad")
+
+
+def better(notices: Sequence[NoticeRecord], names: Mapping[str, str], since: datetime) -> list[Item]:
+    """Notices of what got better since then."""
+    return [_told(notice, names) for notice in notices if notice.at >= since]
+
+
+def cell_link(sweep_id: str, cell_id: str) -> str:
+    """To a cell's page, from the root."""
+    return f"sweeps/{quote(sweep_id, safe='')}/cells/{quote(cell_id, safe='')}"
+
+
+def _told(notice: NoticeRecord, names: Mapping[str, str]) -> Item:
+    return Item(
+        badge=_BADGES[notice.kind],
+        new=False,
+        name=names.get(notice.series_id or "", notice.cell_id),
+        context=names.get(notice.sweep_id, notice.sweep_id),
+        link=cell_link(notice.sweep_id, notice.cell_id),
+        reason=notice.what,
+        at=notice.at,
+    )
