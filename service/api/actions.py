@@ -9,11 +9,13 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from service.admission import admit
+from service.api.controller import Controller
 from service.api.dependencies import ControllerDependency, SettingsDependency, StoreDependency
 from service.api.problems import RESPONSES
 from service.api.schemas import Created
 from service.domain.document import from_tree
-from service.store import repositories
+from service.settings import Settings
+from service.store import Store, repositories
 
 MOST_CELLS = 10_000
 
@@ -77,11 +79,20 @@ def clone_sweep(
     controller: ControllerDependency,
 ) -> Created:
     """Submit the matrix of a sweep once more. Location is where to watch the new one."""
+    created = clone(sweep_id, store, settings, controller)
+    path = request.app.url_path_for("get_sweep", sweep_id=created)
+    response.headers["Location"] = request.scope.get("root_path", "") + path
+    return Created(id=created)
+
+
+def clone(sweep_id: str, store: Store, settings: Settings, controller: Controller) -> str:
+    """Submit the matrix of a sweep once more, if it may be submitted from outside; the id of the new one.
+
+    Raises:
+        MatrixError: it sets what is not admitted, or cannot be run any more.
+    """
     with store.reading() as session:
         matrix = repositories.get_sweep(session, sweep_id).matrix
     # It may be the operator's own, who may set more than is admitted from outside.
     admit(from_tree(matrix), settings)
-    created = controller.clone(sweep_id)
-    path = request.app.url_path_for("get_sweep", sweep_id=created)
-    response.headers["Location"] = request.scope.get("root_path", "") + path
-    return Created(id=created)
+    return controller.clone(sweep_id)

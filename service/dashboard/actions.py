@@ -8,7 +8,8 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from starlette.responses import RedirectResponse
 
-from service.api.dependencies import ControllerDependency
+from service.api.actions import clone
+from service.api.dependencies import ControllerDependency, SettingsDependency, StoreDependency
 
 router = APIRouter(include_in_schema=False)
 
@@ -28,9 +29,11 @@ def rerun_sweep(sweep_id: str, controller: ControllerDependency) -> RedirectResp
 
 
 @router.post("/sweeps/{sweep_id}/clone")
-def clone_sweep(sweep_id: str, controller: ControllerDependency) -> RedirectResponse:
+def clone_sweep(
+    sweep_id: str, store: StoreDependency, settings: SettingsDependency, controller: ControllerDependency
+) -> RedirectResponse:
     """Submit the matrix of a sweep once more, and show the new one."""
-    return _back(controller.clone(sweep_id))
+    return _back(clone(sweep_id, store, settings, controller))
 
 
 def _back(sweep_id: str) -> RedirectResponse:

@@ -81,7 +81,7 @@ def told(
 ) -> list[Item]:
     """Notices of what got worse and still is; of each figure of a series the newest. ``shown``: links told already.
 
-    ``names``: of series, by id.
+    ``names``: of series and sweeps, by id.
     """
     still = {(standing.series_id, standing.figure, str(standing.state)) for standing in standings}
     found: dict[tuple[str | None, str | None], Item] = {}
@@ -107,7 +107,7 @@ def _told(notice: NoticeRecord, names: Mapping[str, str]) -> Item:
         badge=_BADGES[notice.kind],
         new=False,
         name=names.get(notice.series_id or "", notice.cell_id),
-        context=notice.sweep_id,
+        context=names.get(notice.sweep_id, notice.sweep_id),
         link=cell_link(notice.sweep_id, notice.cell_id),
         reason=notice.what,
         at=notice.at,

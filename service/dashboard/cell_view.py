@@ -62,13 +62,14 @@ def cell_view(line: CellLine, cell: Json) -> CellView:
     verdict = None if cell["verdict"] is None else Verdict(cell["verdict"])
     changes = {change["key"]: change for change in cell["changes"]}
     effective = cell["effective"] or {}
+    runs = {**effective, **{f"patches.{name}": state for name, state in cell["environment"]["patches"].items()}}
     return CellView(
         line=line,
         cell=cell,
         why=reasons[0] if reasons else Reason(None, _without_reason(line, cell)),
         advice=ADVICE[verdict] if verdict is not None and reasons else "",
         reasons=reasons[1:],
-        settings=[_setting(key, item, effective, changes.get(key)) for key, item in cell["requested"].items()],
+        settings=[_setting(key, item, runs, changes.get(key)) for key, item in cell["requested"].items()],
         adapted=[_setting(key, None, effective, item) for key, item in changes.items() if not item["written"]],
         effective=[(key, value(item)) for key, item in sorted(effective.items())],
         waterfalls=waterfalls(cell["compile"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
@@ -24,7 +25,7 @@ SHOWN = (HTTPException, UnknownRecord)
 def install(app: FastAPI) -> None:
     """Show errors of ``app`` as pages to browsers. Its problem documents have been installed before."""
     for kind in SHOWN:
-        app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))
+        app.add_exception_handler(kind, _as_page(cast(Handler, app.exception_handlers[kind])))
 
 
 def _as_page(handler: Handler) -> Handler:

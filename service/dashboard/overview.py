@@ -68,7 +68,7 @@ def _attention(session: Session, sweeps: Sequence[SweepSummary], now: datetime) 
     ids = [sweep.id for pair in pairs.values() for sweep in pair]
     worse = series.notices(session, MOST_NOTICES, kinds=WORSE)
     good = series.notices(session, MOST_NOTICES, kinds=BETTER)
-    names = _names(session, [*worse, *good])
+    names = _names(session, [*worse, *good]) | {sweep.id: sweep.name for sweep in sweeps}
     failed = failing(pairs, glances.cells_not_ok(session, ids, MOST_FAILING))
     standings = series.attention(session, MOST_NOTICES)
     return {

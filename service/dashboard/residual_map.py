@@ -34,7 +34,10 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Square:
-    """``level``: how high it is filled, in pixels. ``first``: here the residual goes wrong first."""
+    """``level``: how high it is filled, in pixels. ``first``: here the residual goes wrong first.
+
+    ``mark``: a cross where the score is no number.
+    """
 
     x: int
     y: int
@@ -44,6 +47,7 @@ class Square:
     shade: str
     text: str
     first: bool
+    mark: str
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ def _square(score: Json, item: Json, sites: Sequence[str], ranks: Sequence[int],
         shade=shade(found),
         text=said,
         first=first is not None and (first["site"], first["rank"]) == here,
+        mark="" if math.isfinite(found) else "×",
     )
 
 
