@@ -32,8 +32,19 @@ from service.api.controller import Controller
 from service.api.guard import Guard
 from service.api.parameters import refuse_unknown
 from service.dashboard import actions as page_actions
+from service.dashboard import (
+    bokeh,
+    compare_pages,
+    errors,
+    inventory_pages,
+    key_pages,
+    login,
+    overview,
+    schedule_pages,
+    trend_actions,
+    trend_pages,
+)
 from service.dashboard import cells as cell_pages
-from service.dashboard import errors, login, overview
 from service.dashboard import sweeps as sweep_pages
 from service.dashboard.figures import Figures
 from service.dashboard.render import STATIC
@@ -78,6 +89,8 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
         app.include_router(resource.router)
     app.include_router(health.router)
     for pages in (overview, sweep_pages, cell_pages, page_actions, login):
+        app.include_router(pages.router)
+    for pages in (trend_pages, trend_actions, compare_pages, schedule_pages, inventory_pages, key_pages, bokeh):
         app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app

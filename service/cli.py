@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -169,6 +170,8 @@ def serve() -> None:
     check_address(settings, store)
     with serving(settings, store) as controller:
         app = create_app(settings, store, controller)
+        # Pages look back with it. Whoever opened the first would wait a second for the import.
+        import_module("ruptures")
         # All that was imported stays for good: walking it again and again is seen as slow answers now and then.
         gc.collect()
         gc.freeze()

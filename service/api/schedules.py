@@ -132,7 +132,12 @@ def _described(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
 
 
-def _version(if_match: Annotated[str | None, Header(description="The `ETag` of what was read")] = None) -> int:
+def version_of(if_match: Annotated[str | None, Header(description="The `ETag` of what was read")] = None) -> int:
+    """The version of a schedule that a change is about.
+
+    Raises:
+        ProblemError: none is said, or what is no version.
+    """
     if if_match is None:
         raise ProblemError(
             HTTPStatus.PRECONDITION_REQUIRED,
@@ -152,7 +157,7 @@ def _scheduler(request: Request) -> Scheduler:
     return scheduler
 
 
-VersionDependency = Annotated[int, Depends(_version)]
+VersionDependency = Annotated[int, Depends(version_of)]
 SchedulerDependency = Annotated[Scheduler, Depends(_scheduler)]
 
 

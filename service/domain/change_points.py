@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 _TO_SIGMA = 1.4826
@@ -33,8 +34,14 @@ class Change:
 
 def change_points(values: Sequence[float], least: float = 0.03) -> list[Change]:
     """Changes of level in ``values``, in time order; those smaller than ``least``, as a part, are left out."""
+    return list(_changes(tuple(values), least))
+
+
+# A page asks for the same nights again and again, and each time would look through all of them.
+@lru_cache(maxsize=256)
+def _changes(values: tuple[float, ...], least: float) -> tuple[Change, ...]:
     if len(values) < 2 * _LEAST:
-        return []
+        return ()
     # Here, since it takes a second to import and most commands never look back.
     import numpy
     from ruptures import KernelCPD
@@ -49,7 +56,7 @@ def change_points(values: Sequence[float], least: float = 0.03) -> list[Change]:
         if abs(math.log(after / before)) >= math.log1p(least) if before > 0 and after > 0 else before != after:
             found.append(Change(index, before, after))
             begin = index
-    return found
+    return tuple(found)
 
 
 def _noise(logs: Sequence[float]) -> float:

@@ -81,10 +81,12 @@ def _store(session: Session, series_id: str, figure: str, judged: Judged) -> Non
 
 def standings_query() -> Select[*tuple[Any, ...]]:
     """Standings with what is known of the night since which they are so."""
-    since = select(PointRow.id, PointRow.at, OutcomeRow.sweep_id).join(OutcomeRow).subquery()
+    # Joined one by one: as one subquery SQLite would make a table of every point there is.
     columns = StandingRow.__table__.columns
-    return select(*columns, since.c.at.label("since_at"), since.c.sweep_id.label("since_sweep_id")).outerjoin(
-        since, since.c.id == StandingRow.since_point_id
+    return (
+        select(*columns, PointRow.at.label("since_at"), OutcomeRow.sweep_id.label("since_sweep_id"))
+        .outerjoin(PointRow, PointRow.id == StandingRow.since_point_id)
+        .outerjoin(OutcomeRow, OutcomeRow.id == PointRow.outcome_id)
     )
 
 

@@ -1,0 +1,180 @@
+"""A chart as the plots that are drawn here, as SVG, for who has no script: one for each unit. No I/O, no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from service.dashboard import ticks
+from service.dashboard.amounts import amount
+from service.dashboard.trend_chart import Chart, Curve, Dot, Mark
+
+WIDTH, HEIGHT = 900, 280
+LEFT, RIGHT, TOP, BOTTOM = 76, 14, 22, 32
+SHAPES = ("circle", "square", "triangle", "diamond", "cross")
+"""Of the curves in turn, as in the script that draws them: no colour is needed to tell them apart."""
+
+_FREE = 0.04
+"""Part of the range that is left free above and below."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    place: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A dot. ``top`` and ``bottom``: where its range ends."""
+
+    x: float
+    y: float
+    top: float
+    bottom: float
+    link: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve. ``path``: points for a polyline. ``level``, ``bounds``: heights of what it is held against."""
+
+    number: int
+    shape: str
+    label: str
+    path: str
+    spots: Sequence[Spot]
+    level: float | None
+    bounds: tuple[float, float] | None
+    steps: Sequence[Tick]
+
+
+@dataclass(frozen=True)
+class Plot:
+    title: str
+    across: Sequence[Tick]
+    up: Sequence[Tick]
+    versions: Sequence[Tick]
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    x: Callable[[datetime], float]
+    y: Callable[[float], float]
+
+
+def plots(chart: Chart) -> list[Plot]:
+    """The plots of ``chart``, those without a dot left out."""
+    curves = [curve for curve in chart.curves if curve.dots]
+    if not curves:
+        return []
+    begin = min(curve.dots[0].at for curve in curves)
+    end = max(curve.dots[-1].at for curve in curves)
+    units = dict.fromkeys(curve.unit for curve in curves)
+    return [
+        _plot([(number, curve) for number, curve in enumerate(chart.curves) if curve in curves and curve.unit == unit],
+              chart, begin, end)
+        for unit in units
+    ]  # fmt: skip
+
+
+def _plot(curves: Sequence[tuple[int, Curve]], chart: Chart, begin: datetime, end: datetime) -> Plot:
+    unit = curves[0][1].unit
+    low, high = _range([curve for _, curve in curves], chart.logarithmic)
+    logarithmic = chart.logarithmic and low > 0
+    frame = _Frame(_across(begin, end), _up(low, high, logarithmic))
+    values = ticks.of_decades(low, high) if logarithmic else ticks.of_values(low, high)
+    names = ", ".join(curve.label for _, curve in curves)
+    return Plot(
+        title=f"{names} from {begin:%Y-%m-%d} to {end:%Y-%m-%d}, {'logarithmic' if logarithmic else 'linear'}",
+        across=[Tick(frame.x(moment), _when(moment, end - begin)) for moment in ticks.of_times(begin, end)],
+        up=[Tick(frame.y(value), amount(value, unit)) for value in values],
+        versions=[Tick(frame.x(mark.at), mark.text) for mark in chart.versions if begin <= mark.at <= end],
+        lines=[_line(number, curve, frame) for number, curve in curves],
+    )
+
+
+def _line(number: int, curve: Curve, frame: _Frame) -> Line:
+    level = curve.level
+    begin, end = curve.dots[0].at, curve.dots[-1].at
+    return Line(
+        number=number,
+        shape=SHAPES[number % len(SHAPES)],
+        label=curve.label,
+        path=" ".join(f"{frame.x(dot.at):.1f},{frame.y(dot.value):.1f}" for dot in curve.dots),
+        spots=[_spot(dot, curve, frame) for dot in curve.dots],
+        level=None if level is None else frame.y(level.value),
+        bounds=None if level is None else (frame.y(level.high), frame.y(level.low)),
+        steps=[_step(mark, frame) for mark in curve.steps if begin <= mark.at <= end],
+    )
+
+
+def _step(mark: Mark, frame: _Frame) -> Tick:
+    return Tick(frame.x(mark.at), mark.text)
+
+
+def _spot(dot: Dot, curve: Curve, frame: _Frame) -> Spot:
+    return Spot(
+        x=frame.x(dot.at),
+        y=frame.y(dot.value),
+        top=frame.y(dot.high),
+        bottom=frame.y(dot.low),
+        link=dot.link,
+        title=f"{curve.label}, {dot.at:%Y-%m-%d %H:%M} UTC: {spread(dot, curve.unit)}",
+    )
+
+
+def spread(dot: Dot, unit: str) -> str:
+    """The value, and how far it spreads; ``20.1 s (19.8 s to 20.4 s)``."""
+    several = "" if dot.points == 1 else f"mean of {dot.points} points: "
+    within = "" if dot.low == dot.high else f" ({amount(dot.low, unit)} to {amount(dot.high, unit)})"
+    return f"{several}{amount(dot.value, unit)}{within}"
+
+
+def _range(curves: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
+    """What the axis shows: all dots with their ranges, and what they are held against."""
+    dots = [dot for curve in curves for dot in curve.dots]
+    levels = [curve.level for curve in curves if curve.level is not None]
+    low = min(dot.low for dot in dots)
+    high = max(dot.high for dot in dots)
+    low = min([low, *(level.low for level in levels if level.low > 0 or not logarithmic)])
+    high = max([high, *(level.high for level in levels)])
+    if low == high:
+        low, high = (low * 0.9, high * 1.1) if low > 0 else (low - 1, high + 1)
+    if logarithmic and low > 0:
+        part = (high / low) ** _FREE
+        return low / part, high * part
+    free = (high - low) * _FREE
+    return (low - free if low - free > 0 or low < 0 else 0.0), high + free
+
+
+def _across(begin: datetime, end: datetime) -> Callable[[datetime], float]:
+    span = (end - begin).total_seconds()
+    width = WIDTH - LEFT - RIGHT
+
+    def place(moment: datetime) -> float:
+        part = (moment - begin).total_seconds() / span if span else 0.5
+        return round(LEFT + width * part, 1)
+
+    return place
+
+
+def _up(low: float, high: float, logarithmic: bool) -> Callable[[float], float]:
+    scale: Callable[[float], float] = math.log if logarithmic else float
+    bottom, top = scale(low), scale(high)
+    height = HEIGHT - TOP - BOTTOM
+
+    def place(value: float) -> float:
+        # What a logarithm has no place for lies on the axis.
+        part = (scale(max(value, low)) - bottom) / (top - bottom)
+        return round(HEIGHT - BOTTOM - height * part, 1)
+
+    return place
+
+
+def _when(moment: datetime, span: timedelta) -> str:
+    return f"{moment:%Y-%m-%d}" if span >= timedelta(days=2) else f"{moment:%m-%d %H:%M}"

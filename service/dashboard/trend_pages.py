@@ -1,0 +1,201 @@
+"""Pages of series: the list, and one over time with what people say of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
+from starlette.responses import HTMLResponse, JSONResponse
+
+from service.api.dependencies import StoreDependency
+from service.dashboard import bokeh, plots, trends_view
+from service.dashboard.badges import verdict_badge
+from service.dashboard.complaints import NONE, Complaints
+from service.dashboard.formats import value
+from service.dashboard.frame import Frame
+from service.dashboard.pages import HEADERS, FrameDependency, html
+from service.dashboard.render import render
+from service.dashboard.trend_chart import Chart, columns
+from service.dashboard.trend_query import Asked, asked, ranges, written
+from service.store import Store
+from service.store.repositories import series as series_of
+from service.store.repositories import trends
+from service.store.repositories.trends import Stretch
+from service.store.series_records import SeriesRecord, SeriesState
+
+PAGE = 50
+ROWS = 50
+"""Nights that the table has."""
+
+NOTICES = 10
+MUTED_FOR = timedelta(days=14)
+"""What the form to mute suggests."""
+
+_SUMMARY = 120
+"""Characters that the list shows of the settings."""
+
+_FRAME_OF_PLOT = {
+    "width": plots.WIDTH,
+    "height": plots.HEIGHT,
+    "left": plots.LEFT,
+    "right": plots.RIGHT,
+    "top": plots.TOP,
+    "bottom": plots.BOTTOM,
+}
+
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What a page of a series is made of."""
+
+    state: SeriesState
+    known: list[str]
+    asked: Asked
+    chart: Chart
+
+
+Figures = Annotated[list[str], Query(alias="figure", max_length=40)]
+
+
+@router.get("/trends/")
+def list_series(store: StoreDependency, frame: FrameDependency, q: str = "", after: str | None = None) -> HTMLResponse:
+    """Series by name; ``q``: a part of it."""
+    with store.reading() as session:
+        found = series_of.list_series(session, PAGE + 1, after, q.strip() or None)
+    page = found[:PAGE]
+    following = page[-1].id if len(found) > PAGE else None
+    return html(render("trends.html", frame, series=[_row(item) for item in page], text=q.strip(), following=following))
+
+
+def _row(record: SeriesRecord) -> dict[str, object]:
+    written_settings = ", ".join(f"{key}: {value(item)}" for key, item in sorted(record.settings.items()))
+    short = written_settings if len(written_settings) <= _SUMMARY else written_settings[: _SUMMARY - 1] + "…"
+    badge = verdict_badge(record.last_verdict)
+    return {"series": record, "settings": short, "machine": machine(record), "verdict": badge}
+
+
+def machine(record: SeriesRecord) -> str:
+    """``2 × H200, 16 cores``."""
+    devices = f"{record.devices} × {record.device}" if record.devices else record.device
+    return f"{devices}, {record.cores} cores" if record.cores else devices
+
+
+@router.get("/trends/{series_id}")
+def show_series(
+    series_id: str,
+    store: StoreDependency,
+    frame: FrameDependency,
+    figure: Figures = [],  # noqa: B006 - FastAPI copies it
+    since: str = "",
+    until: str = "",
+    scale: str = "linear",
+) -> HTMLResponse:
+    """One series over time."""
+    with store.reading() as session:
+        known = trends.figures_of(session, series_id)
+        wanted = asked(figure, known, since, until, scale)
+        return page_of(session, frame, series_id, known, wanted)
+
+
+@router.get("/trends/{series_id}/chart")
+def show_chart(
+    series_id: str,
+    store: StoreDependency,
+    figure: Figures = [],  # noqa: B006 - FastAPI copies it
+    since: str = "",
+    until: str = "",
+    scale: str = "linear",
+) -> JSONResponse:
+    """What the page's script draws."""
+    with store.reading() as session:
+        known = trends.figures_of(session, series_id)
+        found = _looked(session, series_id, known, asked(figure, known, since, until, scale))
+    return JSONResponse(columns(found.chart), headers={"Cache-Control": "no-store"})
+
+
+def _looked(session: Session, series_id: str, known: list[str], wanted: Asked) -> _Looked:
+    state = series_of.state_of(session, series_id)
+    stretch = Stretch(wanted.since, wanted.until)
+    drawn = {name: trends.dots(session, series_id, name, stretch) for name in wanted.figures}
+    changes = trends.version_changes(session, (dot.outcome for dots in drawn.values() for dot in dots))
+    return _Looked(state, known, wanted, trends_view.chart_of(wanted, drawn, changes, state))
+
+
+def page_of(
+    session: Session,
+    frame: Frame,
+    series_id: str,
+    known: list[str],
+    wanted: Asked,
+    complaints: Complaints = NONE,
+    fields: Mapping[str, str] | None = None,
+) -> HTMLResponse:
+    """The page of a series; ``complaints`` and ``fields`` are of a form that was sent and refused."""
+    looked = _looked(session, series_id, known, wanted)
+    record = looked.state.series
+    found = trends.history(session, series_id, [*wanted.figures], Stretch(wanted.since, wanted.until), ROWS)
+    whole, phases = trends_view.choices(known, wanted)
+    nonce = secrets.token_urlsafe(16)
+    acceptable = trends_view.acceptable(found, looked.state.figures)
+    page = render(
+        "series.html",
+        frame,
+        series=record,
+        machine=machine(record),
+        verdict=verdict_badge(record.last_verdict),
+        state=looked.state,
+        standings=trends_view.standings(looked.state),
+        asked=wanted,
+        since="" if wanted.since is None else written(wanted.since)[:10],
+        until="" if wanted.until is None else written(wanted.until)[:10],
+        whole=whole,
+        phases=phases,
+        stretches=[
+            *((name, wanted.between(begin, None).query()) for name, begin in ranges(record.last_at)),
+            ("all", wanted.between(None, None).query()),
+        ],
+        plots=plots.plots(looked.chart),
+        frame_of_plot=_FRAME_OF_PLOT,
+        chart=f"{frame.up}trends/{series_id}/chart{wanted.query()}",
+        scripts=[f"{bokeh.FOLDER}/{name}" for name in bokeh.SCRIPTS],
+        nonce=nonce,
+        thinned=looked.chart.thinned,
+        totals=sum(curve.total for curve in looked.chart.curves),
+        rows=trends_view.rows(found, wanted.figures),
+        labels=[curve.label for curve in looked.chart.curves],
+        points_query=wanted.rest_query(),
+        notices=series_of.notices(session, NOTICES, series_id=series_id),
+        acceptable=[(item.key, item.text) for item in acceptable],
+        complaints=complaints,
+        none_wrong=NONE,
+        fields={**_blank(), **(fields or {})},
+    )
+    answer = html(page, complaints.status if complaints is not NONE else 422 if wanted.problems else 200)
+    answer.headers["Content-Security-Policy"] = _policy(nonce)
+    return answer
+
+
+def _policy(nonce: str) -> str:
+    """That of all pages, and styles of who knows ``nonce``: Bokeh makes style elements as it draws."""
+    return HEADERS["Content-Security-Policy"].replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")
+
+
+def _blank() -> dict[str, str]:
+    until = datetime.now(UTC) + MUTED_FOR
+    return {"form": "", "point": "", "reason": "", "until": f"{until:%Y-%m-%d}"}
+
+
+def again(
+    store: Store, frame: Frame, series_id: str, complaints: Complaints, fields: Mapping[str, str]
+) -> HTMLResponse:
+    """The page of a series with a form as it was sent, and what is wrong with it."""
+    with store.reading() as session:
+        known = trends.figures_of(session, series_id)
+        return page_of(session, frame, series_id, known, asked((), known, "", "", "linear"), complaints, fields)

@@ -1,0 +1,195 @@
+"""Queries on the history of a series as pages draw it: as many dots as a screen has room for, however many points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import ColumnElement, Integer, cast, func, select
+from sqlalchemy.orm import Session
+
+from service.store.series_models import OutcomeRow, PointRow
+
+DOTS = 400
+"""Points of a figure that are drawn one by one. Of more, neighbours are drawn as one."""
+
+_NEWEST = 10
+"""Outcomes that are looked at to learn which figures a series has."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a history, both ends in it; ``None`` is open."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A dot: ``points`` that lie between ``begin`` and ``end``.
+
+    ``value``: their mean; ``lowest``, ``highest``: of all their starts. ``outcome``: id of that of the newest of them.
+    ``sweep_id``, ``cell_id``: of one alone.
+    """
+
+    begin: datetime
+    end: datetime
+    value: float
+    lowest: float
+    highest: float
+    points: int
+    outcome: int
+    sweep_id: str | None = None
+    cell_id: str | None = None
+
+
+@dataclass(frozen=True)
+class VersionChange:
+    """From ``at`` on the series was measured with other versions."""
+
+    at: datetime
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """A figure of one outcome, in a table. ``id``: of the point."""
+
+    id: int
+    value: float
+    lowest: float
+    highest: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """One outcome with the figures that were asked for and that it has."""
+
+    at: datetime
+    sweep_id: str
+    cell_id: str
+    verdict: str
+    ok: bool
+    versions: dict[str, Any]
+    figures: dict[str, HistoryPoint]
+
+
+def figures_of(session: Session, series_id: str) -> list[str]:
+    """Names of the figures that the newest outcomes of a series have."""
+    newest = (
+        select(OutcomeRow.id)
+        .join(PointRow, PointRow.outcome_id == OutcomeRow.id)
+        .where(OutcomeRow.series_id == series_id)
+        .order_by(OutcomeRow.at.desc())
+        .limit(_NEWEST)
+    )
+    return sorted(session.scalars(select(PointRow.figure).where(PointRow.outcome_id.in_(newest)).distinct()))
+
+
+def dots(session: Session, series_id: str, figure: str, stretch: Stretch) -> list[Drawn]:
+    """A figure's points in time order; beyond :data:`DOTS` of them neighbours in time as one, none left out."""
+    where = [PointRow.series_id == series_id, PointRow.figure == figure, *_within(PointRow.at, stretch)]
+    # More than can be drawn is all that has to be known of their number.
+    some = select(PointRow.id).where(*where).limit(DOTS + 1).subquery()
+    if (session.scalar(select(func.count()).select_from(some)) or 0) <= DOTS:
+        return _single(session, where)
+    ends = [session.scalar(select(end(PointRow.at)).where(*where)) for end in (func.min, func.max)]
+    begin, last = (float(end or 0.0) for end in ends)
+    return _together(session, where, begin, (last - begin) / DOTS)
+
+
+def _single(session: Session, where: Sequence[ColumnElement[bool]]) -> list[Drawn]:
+    columns = (PointRow.at, PointRow.value, PointRow.lowest, PointRow.highest)
+    query = (
+        select(*columns, OutcomeRow.id, OutcomeRow.sweep_id, OutcomeRow.cell_id)
+        .join(OutcomeRow, OutcomeRow.id == PointRow.outcome_id)
+        .where(*where)
+        .order_by(PointRow.at)
+    )
+    return [
+        Drawn(_moment(at), _moment(at), value, lowest, highest, 1, outcome, sweep_id, cell_id)
+        for at, value, lowest, highest, outcome, sweep_id, cell_id in session.execute(query)
+    ]
+
+
+def _together(session: Session, where: Sequence[ColumnElement[bool]], begin: float, width: float) -> list[Drawn]:
+    """``width``: seconds that one dot stands for; where all points have one time, they are one dot."""
+    # Databases do not agree on whether this cast rounds. That moves the borders by half a dot, and loses nothing.
+    place = cast((PointRow.at - begin) / (width or 1.0), Integer)
+    query = (
+        select(
+            func.min(PointRow.at),
+            func.max(PointRow.at),
+            func.avg(PointRow.value),
+            func.min(PointRow.lowest),
+            func.max(PointRow.highest),
+            func.count(),
+            func.max(PointRow.outcome_id),
+        )
+        .where(*where)
+        .group_by(place)
+        .order_by(func.min(PointRow.at))
+    )
+    return [
+        Drawn(_moment(first), _moment(last), value, lowest, highest, points, outcome)
+        for first, last, value, lowest, highest, points, outcome in session.execute(query)
+    ]
+
+
+def version_changes(session: Session, outcomes: Iterable[int]) -> list[VersionChange]:
+    """Between which of these outcomes the series began to be measured with other versions, oldest first."""
+    columns = select(OutcomeRow.at, OutcomeRow.versions)
+    query = columns.where(OutcomeRow.id.in_(sorted(set(outcomes)))).order_by(OutcomeRow.at, OutcomeRow.id)
+    rows = session.execute(query).all()
+    return [
+        VersionChange(later.at, earlier.versions, later.versions)
+        for earlier, later in pairwise(rows)
+        if earlier.versions != later.versions
+    ]
+
+
+def history(session: Session, series_id: str, figures: Sequence[str], stretch: Stretch, limit: int) -> list[HistoryRow]:
+    """The newest ``limit`` outcomes of the stretch, newest first, those without a point included."""
+    rows = session.scalars(
+        select(OutcomeRow)
+        .where(OutcomeRow.series_id == series_id, *_between(OutcomeRow.at, stretch))
+        .order_by(OutcomeRow.at.desc(), OutcomeRow.id.desc())
+        .limit(limit)
+    ).all()
+    found: dict[int, dict[str, HistoryPoint]] = {row.id: {} for row in rows}
+    points = select(PointRow).where(PointRow.outcome_id.in_(list(found)), PointRow.figure.in_(figures))
+    for point in session.scalars(points) if found else ():
+        shown = HistoryPoint(point.id, point.value, point.lowest, point.highest, point.repeats)
+        found[point.outcome_id][point.figure] = shown
+    return [
+        HistoryRow(row.at, row.sweep_id, row.cell_id, row.verdict, row.ok, row.versions, found[row.id]) for row in rows
+    ]
+
+
+def _within(column: Any, stretch: Stretch) -> list[ColumnElement[bool]]:
+    """``column`` holds Unix time."""
+    ends = []
+    if stretch.since is not None:
+        ends.append(column >= stretch.since.timestamp())
+    if stretch.until is not None:
+        ends.append(column <= stretch.until.timestamp())
+    return ends
+
+
+def _between(column: Any, stretch: Stretch) -> list[ColumnElement[bool]]:
+    ends = []
+    if stretch.since is not None:
+        ends.append(column >= stretch.since)
+    if stretch.until is not None:
+        ends.append(column <= stretch.until)
+    return ends
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

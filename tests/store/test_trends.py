@@ -1,0 +1,110 @@
+"""The history of a series as pages draw it, on both databases: few dots for many points, and none left out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from service.domain.verdict import Verdict
+from service.store import Store
+from service.store.repositories import trends
+from service.store.repositories.trends import Stretch, VersionChange
+from store.nights import add_night, night, series, sweep_of
+
+OTHER = {"vllm": "0.31.0", "torch": "2.10.0"}
+
+
+@pytest.fixture
+def nights(store: Store) -> Store:
+    """Twelve nights of two figures and a phase, one night of a crash, a new vLLM in the middle; and another series."""
+    for number in range(12):
+        versions = {} if number < 6 else {"versions": OTHER}
+        if number == 4:
+            add_night(store, number, {}, verdict=Verdict.CRASHED)
+            continue
+        figures = {"cold_s": 20.0 + number, "warm_s": 6.0, "cold.dynamo": 3.0}
+        add_night(store, number, figures, **versions)  # type: ignore[arg-type]
+    add_night(store, 3, {"cold_s": 99.0}, of=series("s2", "another"), cell="c1")
+    return store
+
+
+def test_the_figures_of_a_series_are_known_by_name(nights: Store) -> None:
+    with nights.reading() as session:
+        assert trends.figures_of(session, "s1") == ["cold.dynamo", "cold_s", "warm_s"]
+        assert trends.figures_of(session, "s2") == ["cold_s"]
+        assert trends.figures_of(session, "none") == []
+
+
+def test_few_points_are_dots_of_their_own(nights: Store) -> None:
+    with nights.reading() as session:
+        found = trends.dots(session, "s1", "cold_s", Stretch())
+    assert [dot.value for dot in found] == [20.0 + number for number in range(12) if number != 4]
+    assert [dot.sweep_id for dot in found] == [sweep_of(number) for number in range(12) if number != 4]
+    assert {(dot.cell_id, dot.points) for dot in found} == {("c0", 1)}
+    assert all(dot.lowest < dot.value < dot.highest and dot.begin == dot.end for dot in found)
+
+
+def test_a_stretch_has_both_its_ends(nights: Store) -> None:
+    with nights.reading() as session:
+        found = trends.dots(session, "s1", "cold_s", Stretch(night(2), night(5)))
+        rows = trends.history(session, "s1", ["cold_s"], Stretch(night(2), night(5)), 50)
+    assert [dot.value for dot in found] == [22, 23, 25]
+    assert [row.sweep_id for row in rows] == [sweep_of(number) for number in (5, 4, 3, 2)]
+
+
+@pytest.mark.parametrize("most", [1, 3, 10])
+def test_of_many_points_neighbours_are_one_dot_and_no_extreme_is_lost(
+    nights: Store, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    with nights.reading() as session:
+        single = trends.dots(session, "s1", "cold_s", Stretch())
+        monkeypatch.setattr(trends, "DOTS", most)
+        found = trends.dots(session, "s1", "cold_s", Stretch())
+    assert len(found) <= most + 1 < len(single) + 1
+    assert sum(dot.points for dot in found) == len(single)
+    assert min(dot.lowest for dot in found) == min(dot.lowest for dot in single)
+    assert max(dot.highest for dot in found) == max(dot.highest for dot in single)
+    total = sum(dot.value * dot.points for dot in found)
+    assert total == pytest.approx(sum(dot.value for dot in single))
+    assert [dot.begin for dot in found] == sorted(dot.begin for dot in found)
+    for dot in found:
+        inside = [other for other in single if dot.begin <= other.begin <= dot.end]
+        assert len(inside) == dot.points
+        assert dot.sweep_id is None
+
+
+def test_points_of_one_moment_are_one_dot(nights: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_night(nights, 7, {"cold_s": 50.0}, cell="c9")
+    monkeypatch.setattr(trends, "DOTS", 1)
+    with nights.reading() as session:
+        (dot,) = trends.dots(session, "s1", "cold_s", Stretch(night(7), night(7)))
+    assert (dot.points, dot.begin, dot.end) == (2, night(7), night(7))
+
+
+def test_versions_change_once(nights: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changes(series_id: str, since: int = 0) -> list[VersionChange]:
+        with nights.reading() as session:
+            found = trends.dots(session, series_id, "cold_s", Stretch(since=night(since)))
+            return trends.version_changes(session, [dot.outcome for dot in found])
+
+    (change,) = changes("s1")
+    assert (change.at, change.before["vllm"], change.after["vllm"]) == (night(6), "0.30.0", "0.31.0")
+    assert changes("s1", since=6) == changes("s2") == []
+    monkeypatch.setattr(trends, "DOTS", 3)
+    (change,) = changes("s1")
+    assert night(6) <= change.at <= night(9)
+    assert (change.before["vllm"], change.after["vllm"]) == ("0.30.0", "0.31.0")
+
+
+def test_the_table_has_nights_without_a_point_too(nights: Store) -> None:
+    with nights.reading() as session:
+        rows = trends.history(session, "s1", ["warm_s", "cold_s"], Stretch(), 50)
+        newest = trends.history(session, "s1", ["cold_s"], Stretch(), 2)
+        none = trends.history(session, "s1", ["cold_s"], Stretch(since=night(12) + timedelta(days=1)), 2)
+    assert [row.at for row in rows] == [night(number) for number in reversed(range(12))]
+    assert [row.verdict for row in rows if not row.figures] == [Verdict.CRASHED]
+    assert rows[0].figures["cold_s"].value == 31.0
+    assert rows[0].figures["cold_s"].repeats == 3
+    assert [row.sweep_id for row in newest] == [sweep_of(11), sweep_of(10)]
+    assert none == []
