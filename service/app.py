@@ -24,6 +24,7 @@ from service.api import (
     runs,
     schedules,
     security,
+    series,
     streams,
     sweeps,
 )
@@ -68,7 +69,7 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     security.install(app)
     app.include_router(previews.router)
     app.include_router(sweeps.router)
-    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit):
+    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit, series):
         app.include_router(resource.router)
     app.include_router(health.router)
     app.include_router(routes.router)

@@ -15,6 +15,7 @@ from sqlalchemy import URL
 
 from service.domain import environments
 from service.domain.errors import Problems
+from service.domain.regression import Rules
 from service.settings_sources import PREFIX, FileSource
 from workers.protocol import Recorded
 
@@ -118,6 +119,24 @@ class Settings(BaseSettings):
         default=1.0, gt=0, description="How many times as fast as it was recorded that run is emitted."
     )
 
+    regression_nights: int = Field(
+        default=2, ge=1, le=7, description="So many sweeps in a row have to be slower before it is a regression."
+    )
+    regression_ratio: float = Field(
+        default=0.05, ge=0, le=10, description="A smaller change is none, as a part of the baseline."
+    )
+    regression_seconds: float = Field(default=0.5, ge=0, description="A smaller change of a time is none, in seconds.")
+    regression_bytes: int = Field(default=64 * 2**20, ge=0, description="A smaller change of memory is none, in bytes.")
+    regression_strength: float = Field(
+        default=3.0, ge=0, le=100, description="A change is at least so many of its standard errors."
+    )
+    regression_points: int = Field(
+        default=5, ge=3, le=1000, description="Sweeps of a configuration before anything is said of its times."
+    )
+    regression_window: int = Field(
+        default=60, ge=3, le=1000, description="Sweeps that a baseline is made of at most: the first steady ones."
+    )
+
     log_format: LogFormat = Field(
         default=LogFormat.TEXT, description="How `serve` logs: `text` for people, `json` for programs, a line each."
     )
@@ -216,6 +235,20 @@ class Settings(BaseSettings):
         if self.null_engine is None:
             return None
         return Recorded(folder=str(self.null_engine), speed=self.null_engine_speed)
+
+    @property
+    def regression_rules(self) -> Rules:
+        """When a figure has become worse or better."""
+        return Rules(
+            points=self.regression_points,
+            window=self.regression_window,
+            nights=self.regression_nights,
+            together=max(Rules.together, self.regression_nights),
+            ratio=self.regression_ratio,
+            seconds=self.regression_seconds,
+            bytes=self.regression_bytes,
+            strength=self.regression_strength,
+        )
 
     @property
     def models_dir(self) -> Path:

@@ -22,7 +22,7 @@ TIME_LINE = ("workers.probes.timeline", "workers.probes.spans", "workers.probes.
 
 PRIVATE_NAMES_ARE_TOUCHED_IN = ("workers/engine/internals.py", "workers/patches/")
 
-DOMAIN_MAY_IMPORT = ("service.domain", "workers.protocol", "ruamel.yaml", "packaging", "cronsim")
+DOMAIN_MAY_IMPORT = ("service.domain", "workers.protocol", "ruamel.yaml", "packaging", "cronsim", "ruptures", "numpy")
 IMPURE = ("time", "random", "os", "secrets", "uuid", "socket", "subprocess", "threading", "asyncio", "io", "tempfile",
           "shutil", "logging", "ray")  # fmt: skip
 CLOCKS = ("now", "today", "utcnow")

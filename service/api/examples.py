@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from service.api import series_examples as of_series
+
 
 @dataclass(frozen=True)
 class Forms:
@@ -180,6 +182,7 @@ _FIRE = {
 }
 
 BODIES: dict[str, Any] = {
+    **of_series.BODIES,
     "create_schedule": {
         "name": "nightly",
         "cron": "30 2 * * mon-fri",
@@ -196,6 +199,7 @@ BODIES: dict[str, Any] = {
 }
 
 ANSWERS: dict[str, Any] = {
+    **of_series.ANSWERS,
     "create_schedule": {**_SCHEDULE, "matrix": _MATRIX},
     "list_schedules": {"schedules": [_SCHEDULE], "next": None},
     "get_schedule": {**_SCHEDULE, "matrix": _MATRIX},

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from sqlalchemy import event as database
 from sqlalchemy.orm import Session
 
+from service.dispatch.history import Ran, followed, with_reasons
 from service.dispatch.judging import Found, judged, without_report, words
 from service.dispatch.work import Places, stored_work
 from service.domain.case import Judgement, Reason
@@ -33,6 +34,7 @@ from service.settings import Settings
 from service.store import repositories
 from service.store.queue_records import JobKind, JobRecord
 from service.store.records import RUN_LOST, CellRecord, NewEvent
+from workers.protocol import Evidence
 
 NOT_JUDGED = {Kind.CANCEL: Verdict.CANCELLED, Kind.BREAK: Verdict.CRASHED, Kind.REFUSE: Verdict.CRASHED}
 """How a cell ends of which there is nothing to judge."""
@@ -128,10 +130,10 @@ class Courses:
         assert isinstance(course.state, State)
         if event.kind in NOT_JUDGED:
             finding = NOT_JUDGED[event.kind]
-            self._store(session, job, lambda cell: unjudged(cell, finding, event.cause), course.state)
+            self._store(session, job, lambda cell: unjudged(cell, finding, event.cause), course.state, None)
         else:
             assert found is not None
-            self._store(session, job, lambda cell: self.judgement(session, cell, found), course.state)
+            self._store(session, job, lambda cell: self.judgement(session, cell, found), course.state, found.evidence)
         self.end_sweep(session, job.sweep_id)
 
     def _finish_lost_arm(self, session: Session, job: JobRecord, why: str) -> None:
@@ -153,14 +155,22 @@ class Courses:
         return judged(cell, found, places.notes.get(cell.id, ()), of)
 
     def _store(
-        self, session: Session, job: JobRecord, judgement: Callable[[CellRecord], Judgement], state: State
+        self,
+        session: Session,
+        job: JobRecord,
+        judgement: Callable[[CellRecord], Judgement],
+        state: State,
+        evidence: Evidence | None,
     ) -> None:
-        """The verdict on the cell of ``job``, and on those that share its result."""
+        """The verdict on the cell of ``job``, and on those that share its result; its series has a word in it."""
         cell = repositories.get_cell(session, job.sweep_id, job.cell_id)
-        store_judgement(session, cell, judgement(cell), state)
+        _, place = stored_work(session, job, self._settings)
+        found = judgement(cell)
+        reasons = followed(session, Ran(cell, job.run_id, place.environment, evidence, found), self._settings)
+        store_judgement(session, cell, with_reasons(found, reasons, cell), state)
         for duplicate in repositories.duplicates_of(session, job.sweep_id, job.cell_id):
             if not duplicate.state.ended:
-                store_judgement(session, duplicate, judgement(duplicate), state)
+                store_judgement(session, duplicate, with_reasons(judgement(duplicate), reasons, duplicate), state)
 
 
 def unjudged(cell: CellRecord, finding: Verdict, why: str) -> Judgement:

@@ -7,7 +7,7 @@ Functions that name something which is not there raise ``UnknownRecord``; steps 
 ``InvalidTransition``. Both leave the unit of work to roll back.
 """
 
-from service.store.repositories import access, audit
+from service.store.repositories import access, audit, outcomes, series
 from service.store.repositories.arms import finish_arm, forget_arm, get_arm, hold_arm, lease_arm, release_arms
 from service.store.repositories.cells import (
     abandoned_cells,
@@ -126,6 +126,7 @@ __all__ = [
     "next_time",
     "note_artifacts_removed",
     "open_cells",
+    "outcomes",
     "queue_cells",
     "queue_sweep",
     "ready_jobs",
@@ -136,6 +137,7 @@ __all__ = [
     "reopen_sweep",
     "resign",
     "runs_of",
+    "series",
     "set_cell_state",
     "set_duplicate",
     "set_run_state",

@@ -1,0 +1,231 @@
+"""Follow each configuration over time: what a run found goes to its series, and what the series says to its verdict.
+
+It happens in the unit of work that concludes the cell. Nothing here makes a cell fail: a fault of this code is logged,
+and the cell is concluded without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from service.dispatch.judging import words
+from service.domain.case import Judgement, Reason
+from service.domain.figures import Figure, figure_of
+from service.domain.judge import conclude
+from service.domain.measured import Measured, begun_otherwise, measured
+from service.domain.notices import NoticeKind, basis_words, change_words, since_words, versions_words
+from service.domain.regression import Condition, Judged, Rules, Turn
+from service.domain.series import Identity, identity
+from service.domain.verdict import Verdict
+from service.settings import Settings
+from service.store import repositories
+from service.store.records import CellRecord
+from service.store.repositories.standings import rejudge
+from service.store.series_records import NewNotice, NewOutcome, NewSeries, OutcomeRecord
+from service.store.trouble import trouble_of
+from workers.protocol import Check, Environment, Evidence
+
+logger = logging.getLogger(__name__)
+
+_NO_OUTCOME = (Verdict.CANCELLED, Verdict.SKIPPED)
+"""Of a cell that did not run there is nothing to follow."""
+
+_NOT_TIMED = (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.INVALID_MEASUREMENT, Verdict.UNSUPPORTED)
+"""Also where they are expected, there are no times that say anything."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A cell that has ended. ``environment``: where it was to run. ``evidence``: ``None`` where there is none."""
+
+    cell: CellRecord
+    run_id: str | None
+    environment: Environment
+    evidence: Evidence | None
+    judgement: Judgement
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A figure with what the rules say of it now. ``since``: the outcome with which it began, if anything did."""
+
+    figure: Figure
+    judged: Judged
+    since: OutcomeRecord | None
+    before: OutcomeRecord | None
+
+
+def followed(session: Session, ran: Ran, settings: Settings, now: datetime | None = None) -> tuple[Reason, ...]:
+    """Add what ``ran`` found to its series; what that says of it, as further reasons for its verdict."""
+    try:
+        with session.begin_nested():
+            return _follow(session, ran, settings, now or datetime.now(UTC))
+    except Exception as error:
+        if isinstance(error, DBAPIError) and trouble_of(error) is not None:
+            raise  # The whole unit of work is tried again.
+        logger.exception("series of cell %s of sweep %s", ran.cell.id, ran.cell.sweep_id)
+        return ()
+
+
+def with_reasons(judgement: Judgement, reasons: tuple[Reason, ...], cell: CellRecord) -> Judgement:
+    return conclude([*judgement.reasons, *reasons], cell.expect) if reasons else judgement
+
+
+def _follow(session: Session, ran: Ran, settings: Settings, now: datetime) -> tuple[Reason, ...]:
+    cell, judgement = ran.cell, ran.judgement
+    if cell.shape is None or cell.effective is None or judgement.verdict in _NO_OUTCOME:
+        return ()
+    key = identity(cell.requested, cell.effective, cell.shape, ran.environment, settings.preload)
+    outcome = NewOutcome(
+        series_id=key.id,
+        sweep_id=cell.sweep_id,
+        cell_id=cell.id,
+        run_id=ran.run_id,
+        at=now,
+        verdict=judgement.verdict,
+        ok=judgement.ok,
+        versions=_versions(ran),
+        points=_points(ran, settings),
+    )
+    before = repositories.outcomes.outcome_before(session, outcome)
+    repositories.outcomes.add_outcome(session, _series(key, cell), outcome)
+    found = [*_judged(session, outcome, settings.regression_rules)]
+    muted = repositories.series.is_muted(session, key.id, now)
+    reasons = (*_not_followed(ran, settings), *(reason for item in found for reason in _reasons(item, outcome, muted)))
+    final = with_reasons(judgement, reasons, cell)
+    if final.verdict is not judgement.verdict:
+        outcome = replace(outcome, verdict=final.verdict, ok=final.ok)
+        repositories.outcomes.change_outcome(session, outcome)
+    if not muted:
+        for notice in (*_failure(session, ran, outcome, before), *_turns(found, outcome, cell)):
+            repositories.outcomes.add_notice(session, notice)
+    return reasons
+
+
+# --- what is stored --------------------------------------------------------------------------------------------------
+
+
+def _series(key: Identity, cell: CellRecord) -> NewSeries:
+    return NewSeries(key.id, cell.name, key.settings, key.environment, key.device, key.devices, key.cores)
+
+
+def _versions(ran: Ran) -> dict[str, str]:
+    found = ran.evidence.environment if ran.evidence is not None else None
+    environment = found or ran.environment
+    named = {name: getattr(environment, name) for name in ("vllm", "torch", "ray", "python")}
+    return {name: version for name, version in named.items() if version is not None}
+
+
+def _points(ran: Ran, settings: Settings) -> tuple[Measured, ...]:
+    timed = Check.COMPILE in ran.cell.checks and ran.judgement.ok and ran.judgement.verdict not in _NOT_TIMED
+    return measured(ran.evidence, settings.preload) if timed and ran.evidence is not None else ()
+
+
+def _not_followed(ran: Ran, settings: Settings) -> Iterator[Reason]:
+    if (
+        ran.evidence is not None
+        and Check.COMPILE in ran.cell.checks
+        and begun_otherwise(ran.evidence, settings.preload)
+    ):
+        how = "be forked from a process that had imported vLLM" if settings.preload else "import vLLM by themselves"
+        yield Reason(None, f"its engines were to {how} and were not: these times are not followed over time")
+
+
+# --- what the rules say ----------------------------------------------------------------------------------------------
+
+
+def _judged(session: Session, outcome: NewOutcome, rules: Rules) -> Iterator[_Found]:
+    for point in outcome.points:
+        figure = figure_of(point.figure)
+        judged = rejudge(session, outcome.series_id, point.figure, rules) if figure.judged else None
+        if judged is None:
+            continue
+        since = before = None
+        if judged.since is not None:
+            since = repositories.outcomes.outcome_of_point(session, judged.since.id)
+            before = repositories.outcomes.good_until(session, outcome.series_id, since.at)
+        yield _Found(figure, judged, since, before)
+
+
+def _reasons(found: _Found, outcome: NewOutcome, muted: bool) -> Iterator[Reason]:
+    judged = found.judged
+    if judged.since is None or judged.baseline is None or found.since is None:
+        return
+    change = change_words(found.figure, judged.baseline.value, judged.night.value)
+    if judged.condition is Condition.SUSPECTED:
+        yield Reason(None, f"{change}: suspected, the next sweep will tell ({basis_words(found.figure, judged)})")
+    elif judged.condition is Condition.REGRESSION and judged.worse:
+        since = since_words(found.since.sweep_id, judged.since.at)
+        versions = versions_words(found.before.versions if found.before else {}, found.since.versions)
+        text = f"{change}, {since}, {versions}; {basis_words(found.figure, judged)}"
+        yield Reason(None, f"{text}; muted") if muted else Reason(Verdict.REGRESSION, text)
+
+
+# --- what people hear of ---------------------------------------------------------------------------------------------
+
+
+def _failure(session: Session, ran: Ran, outcome: NewOutcome, before: OutcomeRecord | None) -> Iterator[NewNotice]:
+    """A cell that began to fail, or to fail otherwise; or that is as expected again."""
+    failed_before = before is not None and not before.ok and before.verdict is not Verdict.REGRESSION
+    fails = not ran.judgement.ok
+    if fails and (before is None or not failed_before or before.verdict is not ran.judgement.verdict):
+        kind = NoticeKind.HANG if ran.judgement.verdict is Verdict.TIMED_OUT else NoticeKind.NEW_FAILURE
+        reason = words(ran.judgement.reasons[0]) if ran.judgement.reasons else str(ran.judgement.verdict)
+    elif failed_before and not fails and before is not None:
+        kind, reason = NoticeKind.RECOVERED, f"{ran.judgement.verdict} where it was {before.verdict}"
+    else:
+        return
+    good = repositories.outcomes.good_until(session, outcome.series_id, outcome.at)
+    compared = before if kind is NoticeKind.RECOVERED else good
+    yield NewNotice(
+        at=outcome.at,
+        kind=kind,
+        series_id=outcome.series_id,
+        figure=None,
+        sweep_id=outcome.sweep_id,
+        cell_id=outcome.cell_id,
+        what=f"{ran.cell.name}: {reason}",
+        since_sweep_id=outcome.sweep_id,
+        versions_before=compared.versions if compared else {},
+        versions_after=outcome.versions,
+    )
+
+
+_KINDS = {
+    Turn.SUSPECTED: NoticeKind.SUSPECTED,
+    Turn.REGRESSION: NoticeKind.REGRESSION,
+    Turn.IMPROVEMENT: NoticeKind.IMPROVEMENT,
+    Turn.RECOVERED: NoticeKind.RECOVERED,
+}
+
+
+def _turns(found: list[_Found], outcome: NewOutcome, cell: CellRecord) -> Iterator[NewNotice]:
+    for item in found:
+        judged = item.judged
+        if judged.turn is None or judged.baseline is None:
+            continue
+        before, after = judged.baseline.value, judged.level or judged.night.value
+        versions_before = item.before.versions if item.before else {}
+        versions_after = item.since.versions if item.since else outcome.versions
+        changed = f", {versions_words(versions_before, versions_after)}" if item.since else ""
+        yield NewNotice(
+            at=outcome.at,
+            kind=_KINDS[judged.turn],
+            series_id=outcome.series_id,
+            figure=item.figure.name,
+            sweep_id=outcome.sweep_id,
+            cell_id=outcome.cell_id,
+            what=f"{cell.name}: {change_words(item.figure, before, after)}{changed}",
+            before=before,
+            after=after,
+            ratio=after / before,
+            since_sweep_id=item.since.sweep_id if item.since else outcome.sweep_id,
+            versions_before=versions_before,
+            versions_after=versions_after,
+        )
