@@ -32,8 +32,8 @@ from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
 from service.dispatch import engines, questions
-from service.dispatch.controller import running, serving
 from service.dispatch.plan import plan as make_plan
+from service.dispatch.serving import running, serving
 from service.domain.document import Document, parse
 from service.domain.errors import MatrixError
 from service.domain.startup import NotMeasured

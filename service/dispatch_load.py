@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 from sqlalchemy import Connection, Engine, Insert, event, func, select
 
-from service.dispatch.controller import running
+from service.dispatch.serving import running
 from service.domain.document import parse
 from service.domain.lifecycle import State
 from service.settings import Settings

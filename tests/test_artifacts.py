@@ -108,7 +108,7 @@ def spec_of(folder: Path, tmp_path: Path, url: str | None, **shared: str) -> Run
 
 
 def events_of(spec: RunSpec) -> list[dict[str, object]]:
-    return list(RunActor(spec.model_dump_json(), sys.executable).run())
+    return list(RunActor().run(spec.model_dump_json(), sys.executable))
 
 
 def test_an_actor_keeps_what_its_run_left_and_says_so(folder: Path, tmp_path: Path, url: str) -> None:

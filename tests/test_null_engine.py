@@ -68,7 +68,7 @@ def run_of(root: Path, speed: float, *roles: Role, **fields: Any) -> RunSpec:
 
 def evidence_of(spec: RunSpec) -> Evidence:
     # An interpreter that has no vLLM would do: what is started needs none.
-    *_, last = RunActor(spec.model_dump_json(), str(Settings().python)).run()
+    *_, last = RunActor().run(spec.model_dump_json(), str(Settings().python))
     return Evidence.model_validate_json(json.dumps(last["data"]))
 
 
@@ -151,7 +151,7 @@ def killed(root: Path, choose: Callable[[list[psutil.Process]], psutil.Process])
     """A cold start in which a process is killed as soon as both ranks have told what they do."""
     ranks: set[int] = set()
     processes: list[psutil.Process] = []
-    for event in RunActor(run_of(root, 1.0, Role.COLD).model_dump_json(), str(Settings().python)).run():
+    for event in RunActor().run(run_of(root, 1.0, Role.COLD).model_dump_json(), str(Settings().python)):
         if event["kind"] == "phase" and event["rank"] is not None:
             ranks.add(event["rank"])
         if len(ranks) == 2 and not processes:

@@ -13,7 +13,7 @@ import pytest
 from store.samples import run_spec
 
 from workers import actor
-from workers.actor import COMPARISON, RunActor
+from workers.actor import COMPARISON, Run, RunActor
 from workers.protocol import (
     Artifacts,
     Check,
@@ -77,7 +77,7 @@ def play(
     spec = run_of(root, [Check.COMPILE], *arms)
     traced = [arm.model_copy(update={"traces": traces}) for arm in spec.arms]
     spec = spec.model_copy(update={"arms": traced, "environment": environment})
-    *_, last = RunActor(spec.model_dump_json(), str(python)).run()
+    *_, last = RunActor().run(spec.model_dump_json(), str(python))
     assert last["kind"] == "evidence"
     return Evidence.model_validate_json(json.dumps(last["data"]))
 
@@ -256,7 +256,7 @@ def test_what_compares_is_imported_while_an_engine_starts_that_nobody_times(
     monkeypatch.setattr(actor.threading, "Thread", AtOnce)
     monkeypatch.setattr(actor.importlib, "import_module", imported.append)
     spec = run_of(tmp_path, checks, (role, 1, "cache", {}))
-    RunActor(spec.model_dump_json(), sys.executable)._get_ready(spec.arms[0])
+    Run(spec, sys.executable)._get_ready(spec.arms[0])
     assert imported == ready
 
 

@@ -1,4 +1,4 @@
-"""The run actor: one Ray actor per run. It starts the arms, follows them, compares what they recorded.
+"""The run actor. It carries out one run after another: starts the arms, follows them, compares what they recorded.
 
 Each arm is a child process tree of its own, so a cold compile is really cold, a hang can be killed and a crash cannot
 take the actor with it. An arm that dies ends the run's remaining arms of the same purpose, never the evidence.
@@ -32,25 +32,36 @@ COMPARISON = "workers.residual.arms"
 
 
 class RunActor:
-    """Executes one :class:`RunSpec`. ``python`` is the interpreter of the default engine environment.
+    """Executes a :class:`RunSpec` whenever it is given one. Nothing of a run is kept for the next one."""
 
-    Where the run wants another one, that is had on this machine first, and its interpreter takes the place of it.
-    """
+    def run(self, spec: str, python: str) -> Iterator[dict[str, Any]]:
+        """The events of a run as plain dictionaries, the evidence last. A Ray streaming generator.
 
-    def __init__(self, spec: str, python: str) -> None:
-        self._spec = RunSpec.model_validate_json(spec)
+        ``python`` is the interpreter of the default engine environment. Where the run wants another one, that is had
+        on this machine first, and its interpreter takes the place of it.
+        """
+        for event in Run(RunSpec.model_validate_json(spec), python).events():
+            yield event.model_dump(mode="json")
+
+    def answer(self) -> None:
+        """It is there, and nothing else keeps it busy."""
+
+
+class Run:
+    """One run from its first event to its evidence."""
+
+    def __init__(self, spec: RunSpec, python: str) -> None:
+        self._spec = spec
         self._python = python
         self._reports: list[ArmReport] = []
         self._results: dict[Role, Result] = {}
         self._starts = Starts(self._spec.policy)
 
-    def run(self) -> Iterator[dict[str, Any]]:
-        """The events of the run as plain dictionaries, the evidence last. A Ray streaming generator."""
+    def events(self) -> Iterator[Event]:
+        """All that happens, the evidence last."""
         with contextlib.ExitStack() as held:
-            for event in self._run_arms(held):
-                yield event.model_dump(mode="json")
-        for event in artifacts.keep(self._spec):
-            yield event.model_dump(mode="json")
+            yield from self._run_arms(held)
+        yield from artifacts.keep(self._spec)
         artifacts.fetch_shared(self._spec)
         evidence = assemble(
             self._spec,
@@ -59,7 +70,7 @@ class RunActor:
             self._starts.evidence(),
             _shared(self._spec),
         )
-        yield Event(kind="evidence", at=time.time(), data=evidence.model_dump(mode="json")).model_dump(mode="json")
+        yield Event(kind="evidence", at=time.time(), data=evidence.model_dump(mode="json"))
 
     def _run_arms(self, held: contextlib.ExitStack) -> Iterator[Event]:
         missing = yield from self._enter_environment(held)

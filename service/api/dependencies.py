@@ -24,7 +24,7 @@ def _store(request: Request) -> Store:
     return store
 
 
-def _controller(request: Request) -> Controller:
+def controller_of(request: Request) -> Controller:
     controller: Controller = request.app.state.controller
     return controller
 
@@ -35,7 +35,7 @@ def _settings(request: Request) -> Settings:
 
 
 StoreDependency = Annotated[Store, Depends(_store)]
-ControllerDependency = Annotated[Controller, Depends(_controller)]
+ControllerDependency = Annotated[Controller, Depends(controller_of)]
 SettingsDependency = Annotated[Settings, Depends(_settings)]
 
 

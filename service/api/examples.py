@@ -167,6 +167,7 @@ _SCHEDULE = {
     "created_at": _BEGIN,
     "updated_at": _BEGIN,
     "next_at": "2026-12-01T01:30:00Z",
+    "key_id": None,
 }
 _FIRE = {
     "id": 17,

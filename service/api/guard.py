@@ -79,7 +79,7 @@ class Guard:
                 request.state.principal = principal
                 await self._check_change(request, principal, body)
         except ProblemError as error:
-            await self._note_change(request, route_path(request), error.status_code)
+            await self._note_outcome(request, None, route_path(request), error.status_code)
             await _refusal(request, error)(scope, receive, send)
             return
         except StoreUnavailable as error:
@@ -152,6 +152,12 @@ class Guard:
             return
         status: int | None = None
         target = route_path(request)
+        try:
+            # Before it is done: what cannot be written down is not done either.
+            entry = await self._note_change(request, target, None)
+        except StoreUnavailable as error:
+            await unavailable_response(request, error)(request.scope, receive, send)
+            return
 
         async def watch(message: Message) -> None:
             nonlocal status, target
@@ -164,15 +170,27 @@ class Guard:
         try:
             await self._app(request.scope, receive, watch)
         finally:
-            await self._note_change(request, target, status)
+            await self._note_outcome(request, entry, target, status)
 
-    async def _note_change(self, request: Request, target: str, status: int | None) -> None:
-        # Whoever logs in is known only afterwards.
+    async def _note_change(self, request: Request, target: str, status: int | None) -> int | None:
+        """The id of its entry in the audit trail; ``None`` when nobody is known to have asked for it."""
         principal: Principal | None = getattr(request.state, "principal", None)
-        if request.method not in SAFE and principal is not None:
-            await run_in_threadpool(self._note, request, principal, target, status)
+        if request.method in SAFE or principal is None:
+            return None
+        return await run_in_threadpool(self._note, request, principal, target, status)
 
-    def _note(self, request: Request, principal: Principal, target: str, status: int | None) -> None:
+    async def _note_outcome(self, request: Request, entry: int | None, target: str, status: int | None) -> None:
+        try:
+            if entry is None:
+                # Whoever logs in is known only afterwards.
+                await self._note_change(request, target, status)
+            else:
+                await run_in_threadpool(self._conclude, entry, target, status)
+        except Exception:
+            # The answer is on its way, and that it was asked for is written down.
+            logger.exception("not written to the audit trail: %s of %s came to %s", request.method, target, status)
+
+    def _note(self, request: Request, principal: Principal, target: str, status: int | None) -> int:
         entry = NewAudit(
             at=datetime.now(UTC),
             key_id=principal.key_id,
@@ -182,12 +200,12 @@ class Guard:
             status=status,
             client=_address(request),
         )
-        try:
-            with self._store.transaction() as session:
-                audit.add_audit(session, entry)
-        except Exception:
-            # The answer is on its way; what happened is at least in the log.
-            logger.exception("not written to the audit trail: %s", entry)
+        with self._store.transaction() as session:
+            return audit.add_audit(session, entry)
+
+    def _conclude(self, entry: int, target: str, status: int | None) -> None:
+        with self._store.transaction() as session:
+            audit.conclude_audit(session, entry, target, status)
 
 
 def route_path(request: Request) -> str:

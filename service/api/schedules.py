@@ -17,7 +17,14 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, WithJsonSchema
 
 from service.admission import admit
-from service.api.dependencies import JsonDependency, SettingsDependency, StoreDependency
+from service.api.dependencies import (
+    ControllerDependency,
+    JsonDependency,
+    SettingsDependency,
+    StoreDependency,
+    controller_of,
+)
+from service.api.principal import principal_of
 from service.api.problems import RESPONSES, ProblemError
 from service.domain.cron import InvalidTime
 from service.domain.document import from_tree
@@ -123,8 +130,12 @@ def _new(body: JsonDependency) -> NewSchedule:
     return _validated(NewSchedule, body)
 
 
-def _changes(body: JsonDependency) -> ScheduleChanges:
-    return _validated(ScheduleChanges, body)
+def _changes(body: JsonDependency, settings: SettingsDependency, controller: ControllerDependency) -> ScheduleChanges:
+    """Another matrix is audited as that of a new schedule is."""
+    changes = _validated(ScheduleChanges, body)
+    if changes.matrix is not None:
+        controller.preview(from_tree(_matrix(changes.matrix, settings)))
+    return changes
 
 
 def _described(model: type[BaseModel]) -> dict[str, Any]:
@@ -169,10 +180,18 @@ def create_schedule(
     settings: SettingsDependency,
     new: Annotated[NewSchedule, Depends(_new)],
 ) -> ScheduleRecord:
-    """Submit a matrix at the times of a cron expression. Location is where to look at it and change it."""
-    fields = ScheduleFields(new.cron, new.timezone, new.missed, new.suspended, _matrix(new.matrix, settings))
+    """Submit a matrix at the times of a cron expression. Location is where to look at it and change it.
+
+    The matrix is audited now, so that what cannot be used is known by day. Its sweeps count as those of the key that
+    makes the schedule.
+    """
+    matrix = _matrix(new.matrix, settings)
+    controller_of(request).preview(from_tree(matrix))
+    fields = ScheduleFields(new.cron, new.timezone, new.missed, new.suspended, matrix)
     with _refusing(), store.transaction() as session:
-        created = repositories.create_schedule(session, new.name, fields, datetime.now(UTC))
+        created = repositories.create_schedule(
+            session, new.name, fields, datetime.now(UTC), principal_of(request).key_id
+        )
     path = request.app.url_path_for("get_schedule", name=new.name)
     response.headers["Location"] = request.scope.get("root_path", "") + path
     return _tagged(response, created)
@@ -251,7 +270,7 @@ def _matrix(tree: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """``tree`` under the rules of any submitted matrix, what the operator allows included.
 
     Raises:
-        MatrixError: it breaks them. What its keys mean is checked each time it is submitted.
+        MatrixError: it breaks them.
     """
     document = from_tree(tree)
     admit(document, settings)

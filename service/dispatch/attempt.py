@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from service.dispatch.cluster import Halt, RunLost, RunStopped, execute, slots
-from service.dispatch.courses import Courses, Lease, NoLongerMine
+from service.dispatch.cluster import slots
+from service.dispatch.execution import Halt, RunBroken, RunLost, RunStopped, execute
 from service.dispatch.intake import Intake
-from service.dispatch.patience import Away, patiently
+from service.dispatch.leases import Lease, Leases, NoLongerMine
+from service.dispatch.patience import Away, patiently_stored
+from service.dispatch.seats import Seats
 from service.domain.lifecycle import Kind
 from service.settings import Settings
 from service.store import Store
@@ -21,8 +22,6 @@ from service.store.records import NewEvent
 from workers.protocol import ArmReport, Event, Evidence
 
 logger = logging.getLogger(__name__)
-
-Value = TypeVar("Value")
 
 
 class Attempt:
@@ -36,8 +35,9 @@ class Attempt:
         lease: Lease,
         settings: Settings,
         store: Store,
-        courses: Courses,
+        leases: Leases,
         intake: Intake,
+        seats: Seats,
         given_up: threading.Event,
         placed: Callable[[str], None],
     ) -> None:
@@ -46,8 +46,9 @@ class Attempt:
         self.overtaken = 0
         self._settings = settings
         self._store = store
-        self._courses = courses
+        self._leases = leases
         self._intake = intake
+        self._seats = seats
         self._given_up = given_up
         self._placed = placed
 
@@ -61,9 +62,13 @@ class Attempt:
             self._carry_out(free)
         except (RunStopped, NoLongerMine, Away) as error:
             logger.info("run %s: %s", self.run_id, error)
-        except Exception as error:
+        except RunBroken as error:
             logger.exception("run %s of cell %s", self.run_id, self.lease.job.cell_id)
-            self._break(f"the run could not be carried out: {type(error).__name__}: {error}")
+            self._end(str(error), Kind.BREAK)
+        except Exception as error:
+            # Nobody knows whether it would come again: it is tried as often as what is lost.
+            logger.exception("run %s of cell %s", self.run_id, self.lease.job.cell_id)
+            self._end(f"the run could not be carried out: {type(error).__name__}: {error}", Kind.LOSE)
 
     def _carry_out(self, free: Callable[[], None]) -> None:
         try:
@@ -71,7 +76,7 @@ class Attempt:
         except RunLost as lost:
             why = str(lost)
             self._intake.flush()
-            self._in_store(lambda session: self._courses.lose(session, self.lease, why))
+            self._in_store(lambda session: self._leases.lose(session, self.lease, why))
             return
         finally:
             free()
@@ -79,9 +84,9 @@ class Attempt:
         self._intake.flush()
         self._in_store(conclusion)
 
-    def _break(self, why: str) -> None:
+    def _end(self, why: str, kind: Kind) -> None:
         try:
-            self._in_store(lambda session: self._courses.lose(session, self.lease, why, Kind.BREAK))
+            self._in_store(lambda session: self._leases.lose(session, self.lease, why, kind))
         except (NoLongerMine, Away) as error:
             logger.info("run %s: %s", self.run_id, error)
 
@@ -96,7 +101,7 @@ class Attempt:
                 evidence = Evidence.model_validate(event.data)
             else:
                 self._note(event)
-        return lambda session: self._courses.come_out(session, self.lease, evidence)
+        return lambda session: self._leases.come_out(session, self.lease, evidence)
 
     def _follow_arm(self) -> Callable[[Session], None]:
         report: ArmReport | None = None
@@ -105,15 +110,15 @@ class Attempt:
                 report = ArmReport.model_validate(event.data)
             if event.kind != "evidence":
                 self._note(event)
-        return lambda session: self._courses.come_out_arm(session, self.lease, report)
+        return lambda session: self._leases.come_out_arm(session, self.lease, report)
 
     def _events(self) -> Iterator[Event]:
         needed = slots(self.lease.job.ranks, self.lease.job.devices)
         run = self.lease.run
-        raws = execute(run, needed, self._settings, self.halt, lambda: self._placed(run.run_id))
+        raws = execute(run, needed, self._settings, self._seats, self.halt, lambda: self._placed(run.run_id))
         for number, raw in enumerate(raws):
             if number == 0:
-                self._in_store(lambda session: self._courses.start(session, self.lease))
+                self._in_store(lambda session: self._leases.start(session, self.lease))
             yield Event.model_validate(raw)
 
     def _note(self, event: Event) -> None:
@@ -121,9 +126,5 @@ class Attempt:
         run_id = self.run_id if job.kind is JobKind.CELL else None
         self._intake.put(NewEvent.of(event, job.sweep_id, job.cell_id, run_id))
 
-    def _in_store(self, work: Callable[[Session], Value]) -> Value:
-        def unit() -> Value:
-            with self._store.transaction() as session:
-                return work(session)
-
-        return patiently(unit, self._given_up)
+    def _in_store(self, work: Callable[[Session], None]) -> None:
+        patiently_stored(self._store, work, self._given_up)

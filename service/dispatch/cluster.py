@@ -8,77 +8,21 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from service.dispatch.seat import Slots
 from service.settings import Settings
-from workers.actor import RunActor
-from workers.protocol import RunSpec
 
 logger = logging.getLogger(__name__)
 
 LONGEST_RAY_FOLDER = 43
 """A socket's path may have 107 characters, and Ray's own part of it takes the other 64."""
 
-
-BACK_PRESSURE = 512
-"""Events that an actor may be ahead of the controller."""
-
 RETRY_S = 2.0
 WATCH_S = 1.0
-
-LOOK_S = 1
-"""How often a run that has no slots yet looks whether it was stopped. Ray waits in whole seconds: of a part of one it
-makes none at all, and whoever looks again at once keeps a core busy, and Ray another."""
-
-
-class RunLost(RuntimeError):
-    """The run's actor or its node is gone: infrastructure, not the engine."""
-
-
-class RunStopped(RuntimeError):
-    """The run was ended from outside, by its :class:`Halt`."""
-
-
-class Halt:
-    """Ends a run from another thread, at whatever point it is. ``placed``: it has its slots."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.placed = False
-        self._lock = threading.Lock()
-        self._actor: Any = None
-
-    def stop(self) -> None:
-        """Kill the actor; its engines die with it. A run that waits for slots gives up."""
-        with self._lock:
-            self.asked = True
-            if self._actor is not None:
-                _kill(self._actor)
-
-    def attach(self, actor: Any) -> None:
-        """``actor`` is what is to be killed."""
-        with self._lock:
-            self._actor = actor
-            if self.asked:
-                _kill(actor)
-
-
-@dataclass(frozen=True)
-class Slots:
-    """What a run occupies. On CPU ranks may share cores, so a run never asks for more than the cluster has."""
-
-    cpus: int
-    gpus: int
-
-    @property
-    def bundle(self) -> dict[str, float]:
-        return {"CPU": self.cpus, "GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
 
 
 @contextlib.contextmanager
@@ -115,6 +59,14 @@ class Connection:
 
     def __call__(self) -> bool:
         return self._there
+
+    def trouble(self) -> str | None:
+        """Why no sweep can start at present; ``None`` when it can."""
+        if self._there:
+            return None
+        if self.error is None:
+            return "Ray is not there yet; sweeps that are submitted wait for it"
+        return f"Ray cannot be used: {self.error}"
 
     def when_changed(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` at every change, and now if there was one."""
@@ -160,7 +112,7 @@ class Connection:
         while not leave.wait(WATCH_S):
             here = _raylets() if settings.cluster_address is None else mine in _alive()
             if not here:
-                error = RunLost("the raylet by which this controller is connected to Ray is gone")
+                error = ConnectionError("the raylet by which this controller is connected to Ray is gone")
                 # Told while it is still connected: who follows a run stops first.
                 self._change(False, error)
                 raise error
@@ -211,79 +163,3 @@ def nodes() -> list[dict[str, float]]:
     """What each machine of the cluster has in all, those that are gone left out."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return [dict(node["Resources"]) for node in found if node["Alive"]]
-
-
-def execute(
-    spec: RunSpec,
-    needed: Slots,
-    settings: Settings,
-    halt: Halt | None = None,
-    placed: Callable[[], None] = lambda: None,
-) -> Iterator[dict[str, Any]]:
-    """Run ``spec`` in an actor of its own and pass on its events. Closing the iterator kills the actor.
-
-    ``placed`` is called when it has its slots.
-
-    Raises:
-        RunLost: when the actor dies, or its node.
-        RunStopped: when ``halt`` was asked to stop it.
-    """
-    halt = halt or Halt()
-    try:
-        yield from _execute(spec, needed, settings, halt, placed)
-    except ray.exceptions.RayTaskError:
-        # An error in the actor's own code, which another node would make too.
-        raise
-    except ray.exceptions.RayError as error:
-        if halt.asked:
-            raise RunStopped(f"run {spec.run_id} was stopped") from error
-        raise RunLost(f"the actor of run {spec.run_id} is gone: {_brief(error)}") from error
-
-
-def _execute(
-    spec: RunSpec, needed: Slots, settings: Settings, halt: Halt, placed: Callable[[], None]
-) -> Iterator[dict[str, Any]]:
-    group = placement_group([needed.bundle], strategy="STRICT_PACK")
-    actor: Any = None
-    try:
-        while not group.wait(LOOK_S):
-            if halt.asked:
-                raise RunStopped(f"run {spec.run_id} was stopped before it had slots")
-        halt.placed = True
-        placed()
-        actor = (
-            ray.remote(RunActor)
-            .options(
-                num_cpus=needed.cpus,
-                num_gpus=needed.gpus,
-                max_restarts=0,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
-            )
-            .remote(spec.model_dump_json(), str(settings.python))
-        )
-        halt.attach(actor)
-        events = actor.run.options(num_returns="streaming", _generator_backpressure_num_objects=BACK_PRESSURE)
-        for reference in events.remote():
-            yield ray.get(reference)
-    finally:
-        if actor is not None:
-            _kill(actor)
-        _remove(group)
-
-
-def _kill(actor: Any) -> None:
-    """A cluster that is gone has killed it already."""
-    if ray.is_initialized():
-        with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(actor)
-
-
-def _remove(group: PlacementGroup) -> None:
-    if ray.is_initialized():
-        with contextlib.suppress(ray.exceptions.RayError):
-            remove_placement_group(group)
-
-
-def _brief(error: Exception) -> str:
-    """The first lines of Ray's story."""
-    return " ".join(line.strip() for line in str(error).splitlines()[:6] if line.strip())

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from service.dispatch.attempt import Attempt
-from service.dispatch.courses import Courses, NoLongerMine
 from service.dispatch.intake import Intake
 from service.dispatch.leadership import Leadership
-from service.domain.lifecycle import InvalidTransition
+from service.dispatch.leases import Leases, NoLongerMine
+from service.dispatch.seats import UNUSED_S
+from service.dispatch.starter import Starter
 from service.settings import Settings
 from service.store import Store, repositories
-from service.store.queue_records import JobRecord
 from service.store.trouble import StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -30,46 +27,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 1.0
 """How often it looks by itself. Whoever changes something wakes it."""
 
-MOST_WAITING = 2
-"""Runs that wait for slots in Ray, which gives them to whichever fits. The others wait in the queue, by priority."""
-
-MOST_OVERTAKEN = 4
-"""How often a run that needs many slots is overtaken by one that needs few. Then nothing more is leased before it."""
-
 STOPPING_S = 10.0
 """How long runs that were stopped are waited for when the process leaves: they use Ray until then."""
-
-MOST_AT_ONCE = 256
-"""Runs that are followed at once, each by a thread."""
-
-
-@dataclass
-class _Going:
-    """Runs that were begun here, by id. ``free``: of these, those that have given back their slots."""
-
-    attempts: dict[str, Attempt] = field(default_factory=dict)
-    free: set[str] = field(default_factory=set)
-
-    def waiting(self) -> list[Attempt]:
-        """Those without slots, the oldest first."""
-        return [attempt for attempt in self.attempts.values() if not attempt.halt.placed]
-
-    def placed(self, run_id: str) -> None:
-        """A run has its slots: older ones that wait for theirs have been overtaken."""
-        for attempt in self.attempts.values():
-            if attempt.run_id == run_id:
-                return
-            if not attempt.halt.placed:
-                attempt.overtaken += 1
-
-    def by_sweep(self) -> Counter[str]:
-        return Counter(attempt.lease.job.sweep_id for attempt in self._holding())
-
-    def by_key(self) -> Counter[str]:
-        return Counter(key for attempt in self._holding() if (key := attempt.lease.job.key_id) is not None)
-
-    def _holding(self) -> list[Attempt]:
-        return [attempt for run_id, attempt in self.attempts.items() if run_id not in self.free]
 
 
 class Dispatcher:
@@ -79,23 +38,21 @@ class Dispatcher:
         self,
         settings: Settings,
         store: Store,
-        courses: Courses,
+        leases: Leases,
         queue: str,
         leadership: Leadership,
         intake: Intake,
         cluster_ready: Callable[[], bool],
     ) -> None:
-        self._settings = settings
         self._store = store
-        self._courses = courses
+        self._leases = leases
         self._queue = queue
         self._leadership = leadership
-        self._intake = intake
         self._cluster_ready = cluster_ready
-        self._going = _Going()
-        self._lock = threading.Lock()
         self._awake = threading.Event()
         self._leaving = threading.Event()
+        self._starter = Starter(settings, store, leases, queue, intake, self._leaving, self.wake)
+        self._going, self._seats = self._starter.going, self._starter.seats
         self._draining = False
         self._led = False
         self._away = False
@@ -116,10 +73,10 @@ class Dispatcher:
         """Begin nothing more; wait for what runs, so many seconds; hand the rest back to the queue."""
         self._draining = True
         deadline = time.monotonic() + patience_s
-        while self._attempts() and time.monotonic() < deadline:
+        while self._going.all() and time.monotonic() < deadline:
             self._awake.wait(TICK_S)
             self._awake.clear()
-        for attempt in self._attempts():
+        for attempt in self._going.all():
             self._hand_back(attempt)
 
     def close(self) -> None:
@@ -128,10 +85,11 @@ class Dispatcher:
         self.wake()
         if self._thread.is_alive():
             self._thread.join()
-        for attempt in self._attempts():
+        self._seats.close()
+        for attempt in self._going.all():
             attempt.halt.stop()
         deadline = time.monotonic() + STOPPING_S
-        while self._attempts() and time.monotonic() < deadline:
+        while self._going.all() and time.monotonic() < deadline:
             self._awake.wait(TICK_S)
             self._awake.clear()
         self._leadership.resign()
@@ -159,9 +117,10 @@ class Dispatcher:
                 logger.warning("another controller leads now; runs that were begun here are stopped")
             self._led = False
             self._stop_all_but(set())
+            self._seats.give_up_unused()
             return
         self._led = True
-        attempts = self._attempts()
+        attempts = self._going.all()
         with self._store.reading() as session:
             held = repositories.held_runs(session, self._queue)
         self._stop_all_but(set(held), attempts)
@@ -169,106 +128,36 @@ class Dispatcher:
         self._reclaim({run_id: job_id for run_id, job_id in held.items() if run_id not in mine})
         if not self._cluster_ready():
             self._lose_all("the Ray cluster is gone")
+            self._seats.give_up_unused()
         else:
-            while not self._draining and self._has_room() and self._lease_next():
+            self._seats.give_up_unused(UNUSED_S)
+            while not self._draining and self._starter.lease_next():
                 continue
 
     def _reclaim(self, held: dict[str, str]) -> None:
         """Queue again what is leased and not run here: whoever leads is the only one that may run anything."""
         for run_id, job_id in held.items():
             with contextlib.suppress(NoLongerMine), self._store.transaction() as session:
-                self._courses.reclaim(session, job_id, run_id)
+                self._leases.reclaim(session, job_id, run_id)
 
     def _stop_all_but(self, held: set[str], attempts: list[Attempt] | None = None) -> None:
-        for attempt in self._attempts() if attempts is None else attempts:
+        for attempt in self._going.all() if attempts is None else attempts:
             if attempt.run_id not in held and not attempt.halt.asked:
                 attempt.halt.stop()
 
     def _lose_all(self, why: str) -> None:
         """Nobody else will say what became of the runs."""
-        for attempt in self._attempts():
+        for attempt in self._going.all():
             if not attempt.halt.asked:
                 with contextlib.suppress(NoLongerMine), self._store.transaction() as session:
-                    self._courses.lose(session, attempt.lease, why)
+                    self._leases.lose(session, attempt.lease, why)
                 attempt.halt.stop()
-
-    # --- leasing -----------------------------------------------------------------------------------------------------
-
-    def _has_room(self) -> bool:
-        with self._lock:
-            waiting = self._going.waiting()
-            patient = all(attempt.overtaken < MOST_OVERTAKEN for attempt in waiting)
-            return patient and len(waiting) < MOST_WAITING and len(self._going.attempts) < MOST_AT_ONCE
-
-    def _lease_next(self) -> bool:
-        """Lease one job and let it run; ``False`` when there is none."""
-        job = self._next()
-        if job is None:
-            return False
-        run_id = f"{job.sweep_id}-{job.cell_id}-{secrets.token_hex(3)}"
-        try:
-            with self._store.transaction() as session:
-                lease = self._courses.lease(session, job, run_id)
-        except InvalidTransition:
-            # Cancelled a moment ago.
-            return True
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            logger.exception("job %s", job.id)
-            self._refuse(job, f"its run could not be prepared: {type(error).__name__}: {error}")
-            return True
-        attempt = Attempt(lease, self._settings, self._store, self._courses, self._intake, self._leaving, self._placed)
-        with self._lock:
-            self._going.attempts[attempt.run_id] = attempt
-        threading.Thread(target=self._carry_out, args=(attempt,), name=attempt.run_id, daemon=True).start()
-        return True
-
-    def _refuse(self, job: JobRecord, why: str) -> None:
-        """It must not hold up what comes after it."""
-        with self._store.transaction() as session:
-            self._courses.refuse(session, job.id, why)
-
-    def _placed(self, run_id: str) -> None:
-        with self._lock:
-            self._going.placed(run_id)
-        self.wake()
-
-    def _next(self) -> JobRecord | None:
-        with self._lock:
-            by_sweep, by_key = self._going.by_sweep(), self._going.by_key()
-        most = self._settings.max_parallel_per_key
-        full_keys = [key for key, runs in by_key.items() if most is not None and runs >= most]
-        with self._store.reading() as session:
-            limits = {sweep: repositories.get_queue(session, sweep).max_parallel for sweep in by_sweep}
-            full = [sweep for sweep, limit in limits.items() if limit is not None and by_sweep[sweep] >= limit]
-            found = repositories.ready_jobs(session, self._queue, time.time(), 1, full, full_keys)
-        return found[0] if found else None
-
-    def _carry_out(self, attempt: Attempt) -> None:
-        def free() -> None:
-            with self._lock:
-                self._going.free.add(attempt.run_id)
-            attempt.halt.placed = True
-            self.wake()
-
-        try:
-            attempt.carry_out(free)
-        finally:
-            with self._lock:
-                self._going.attempts.pop(attempt.run_id, None)
-                self._going.free.discard(attempt.run_id)
-            self.wake()
 
     def _hand_back(self, attempt: Attempt) -> None:
         try:
             with self._store.transaction() as session:
-                self._courses.hand_back(session, attempt.lease, "the controller is shut down")
+                self._leases.hand_back(session, attempt.lease, "the controller is shut down")
         except Exception as error:
             # Whoever leads next finds the lease of a controller that is gone.
             logger.info("run %s is not handed back: %s", attempt.run_id, error)
         attempt.halt.stop()
-
-    def _attempts(self) -> list[Attempt]:
-        with self._lock:
-            return list(self._going.attempts.values())

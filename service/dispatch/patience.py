@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from sqlalchemy.orm import Session
+
+from service.store import Store
 from service.store.trouble import StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -39,3 +42,13 @@ def patiently(work: Callable[[], Value], given_up: threading.Event) -> Value:
             if given_up.wait(wait_s):
                 raise Away(str(error)) from error
             wait_s = min(wait_s * 2, LONGEST_S)
+
+
+def patiently_stored(store: Store, work: Callable[[Session], Value], given_up: threading.Event) -> Value:
+    """The same of ``work`` in a transaction of its own."""
+
+    def unit() -> Value:
+        with store.transaction() as session:
+            return work(session)
+
+    return patiently(unit, given_up)

@@ -47,7 +47,7 @@ Clock = Callable[[], datetime]
 class Submit(Protocol):
     """The controller's: a sweep of this id can be stored once."""
 
-    def __call__(self, document: Document, *, sweep_id: str) -> str: ...
+    def __call__(self, document: Document, *, sweep_id: str, key_id: str | None) -> str: ...
 
 
 def wall_clock() -> datetime:
@@ -138,14 +138,14 @@ class Scheduler:
     def _sweep_of(self, fire: Fire) -> tuple[str | None, str | None]:
         """The id of its sweep, or why there is none."""
         with self._store.reading() as session:
-            matrix = repositories.get_schedule(session, fire.schedule).matrix
+            schedule = repositories.get_schedule(session, fire.schedule)
             stored = repositories.has_sweep(session, sweep_of(fire))
         if stored:
             return sweep_of(fire), None
         if fire.attempts > MOST_ATTEMPTS:
             return None, f"{MOST_ATTEMPTS} controllers ended while they submitted it; see their logs"
         try:
-            return self._submit(from_tree(matrix), sweep_id=sweep_of(fire)), None
+            return self._submit(from_tree(schedule.matrix), sweep_id=sweep_of(fire), key_id=schedule.key_id), None
         except (SQLAlchemyError, StoreError):
             raise
         except Exception as error:

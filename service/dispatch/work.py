@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
 
 from service.dispatch.plan import Plan, PlannedCell
 from service.dispatch.runs import Workplace
@@ -20,7 +21,8 @@ from service.domain.lifecycle import Course, Event, Kind, Level, State, handle
 from service.domain.repeat import ONCE, Repeat
 from service.domain.timeouts import Timeouts
 from service.settings import Settings
-from service.store.queue_records import JobKind, NewJob
+from service.store import repositories
+from service.store.queue_records import JobKind, JobRecord, NewJob
 from workers.protocol import BatchPlan, Check, Environment, EnvironmentSpec, Role, Shape
 
 AUDIT_ALONE = (Check.AUDIT,)
@@ -96,6 +98,13 @@ class Places:
 
 _WORK = TypeAdapter(Work)
 _PLACES = TypeAdapter(Places)
+
+
+def stored_work(session: Session, job: JobRecord, settings: Settings) -> tuple[Work, Workplace]:
+    """What ``job`` needs, and the place where it is run."""
+    work = Work.read(job.work)
+    places = Places.read(repositories.get_queue(session, job.sweep_id).places)
+    return work, places.workplace(job.sweep_id, work.environment, settings)
 
 
 def cell_job_id(sweep_id: str, cell_id: str) -> str:

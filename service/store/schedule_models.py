@@ -12,7 +12,10 @@ from service.store.models import Base
 
 
 class ScheduleRow(Base):
-    """``served_until``: times up to here are done with. ``next_at``: the time to wait for; none while suspended."""
+    """``served_until``: times up to here are done with. ``next_at``: the time to wait for; none while suspended.
+
+    ``key_id``: the API key that it was made with, to whose limits its sweeps count.
+    """
 
     __tablename__ = "schedules"
 
@@ -27,6 +30,7 @@ class ScheduleRow(Base):
     updated_at: Mapped[datetime]
     served_until: Mapped[datetime]
     next_at: Mapped[datetime | None]
+    key_id: Mapped[str | None]
 
     __table_args__ = (Index("ix_schedules_next_at", "next_at"),)
 

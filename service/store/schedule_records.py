@@ -49,7 +49,10 @@ class ScheduleFields:
 
 @dataclass(frozen=True)
 class ScheduleSummary:
-    """A schedule in a list. ``version`` grows with every change that somebody makes."""
+    """A schedule in a list. ``version`` grows with every change that somebody makes.
+
+    ``key_id``: the API key that it was made with; its sweeps count as that key's.
+    """
 
     name: str
     cron: str
@@ -60,6 +63,7 @@ class ScheduleSummary:
     created_at: datetime
     updated_at: datetime
     next_at: datetime | None
+    key_id: str | None
 
 
 @dataclass(frozen=True)

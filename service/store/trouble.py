@@ -17,12 +17,13 @@ class StoreError(RuntimeError):
 
 
 class Trouble(StrEnum):
-    """``READ_ONLY`` lasts until somebody changes something; the others may pass by themselves."""
+    """``READ_ONLY`` and ``DAMAGED`` last until somebody changes something; the others may pass by themselves."""
 
     READ_ONLY = "read-only"
     FULL = "full"
     BUSY = "busy"
     AWAY = "away"
+    DAMAGED = "damaged"
 
 
 class StoreUnavailable(StoreError):
@@ -42,12 +43,14 @@ _WHAT = {
     Trouble.FULL: "has no room left on its disk",
     Trouble.BUSY: f"was kept by other processes for longer than {BUSY_TIMEOUT_MS // 1000} s",
     Trouble.AWAY: "does not answer",
+    Trouble.DAMAGED: "is damaged",
 }
 _TO_DO = {
     Trouble.READ_ONLY: "nothing was changed. Let this user write there, or set SHARDPROOF_DATABASE_URL to the primary",
     Trouble.FULL: "nothing was changed. Make room there and try again",
     Trouble.BUSY: "nothing was changed. Try again, and look for a process that hangs if that does not help",
     Trouble.AWAY: "try again, and see whether it runs and SHARDPROOF_DATABASE_URL leads there if that does not help",
+    Trouble.DAMAGED: "nothing was changed. Stop the controller and put a copy back in its place",
 }
 
 _SQLITE: Mapping[int, Trouble] = {
@@ -57,6 +60,8 @@ _SQLITE: Mapping[int, Trouble] = {
     sqlite3.SQLITE_LOCKED: Trouble.BUSY,
     sqlite3.SQLITE_IOERR: Trouble.AWAY,
     sqlite3.SQLITE_CANTOPEN: Trouble.AWAY,
+    sqlite3.SQLITE_CORRUPT: Trouble.DAMAGED,
+    sqlite3.SQLITE_NOTADB: Trouble.DAMAGED,
 }
 """By primary result code, the low byte: https://www.sqlite.org/rescode.html."""
 
@@ -67,6 +72,8 @@ _POSTGRESQL: Mapping[str, Trouble] = {
     "40P01": Trouble.BUSY,
     "53300": Trouble.AWAY,
     "25P03": Trouble.AWAY,
+    "XX001": Trouble.DAMAGED,
+    "XX002": Trouble.DAMAGED,
 }
 """By SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html."""
 

@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.client import Client
+import pytest
+
+from api.client import Client, StoringController
 from api.keyed import bearer, make_key
 from service.domain.keys import Scope
-from service.store import Store
+from service.store import Store, StoreUnavailable
+from service.store.repositories import audit
+from service.store.trouble import Trouble
 
 MATRIX = {"name": "nightly"}
 
@@ -37,6 +41,34 @@ def test_what_somebody_tried_is_written_down_too(client: Client, store: Store) -
     client.post("/v1/sweeps", json={"engine": 1}, headers=bearer(admin))
     statuses = [(entry["actor"], entry["status"]) for entry in trail(client, admin)]
     assert statuses == [("a key", 422), ("a reader", 403)]
+
+
+def test_what_cannot_be_written_down_is_not_done(
+    client: Client, store: Store, controller: StoringController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreUnavailable(Trouble.FULL, "of this test", "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(audit, "add_audit", full)
+        answer = client.post("/v1/sweeps", json=MATRIX)
+    assert (answer.status_code, answer.json()["code"]) == (503, "database-full")
+    assert controller.documents == []
+    assert client.post("/v1/sweeps", json=MATRIX).status_code == 201
+    assert len(controller.documents) == 1
+
+
+def test_what_was_asked_for_stays_written_down_when_its_outcome_does_not(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreUnavailable(Trouble.FULL, "of this test", "no room")
+
+    monkeypatch.setattr(audit, "conclude_audit", full)
+    assert client.post("/v1/sweeps", json=MATRIX).status_code == 201
+    (entry,) = client.get("/v1/audit").json()["entries"]
+    assert (entry["action"], entry["target"], entry["status"]) == ("POST", "/v1/sweeps", None)
+    assert "came to 201" in caplog.text
 
 
 def test_without_keys_it_is_the_local_user(client: Client, store: Store) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from api.client import Client, StoringController, make_client
+from api.keyed import bearer, make_key
 from api.test_problems import assert_problem
+from service.domain.keys import Scope
 from service.store import Store
 
 NIGHTLY: dict[str, Any] = {
@@ -17,6 +19,8 @@ NIGHTLY: dict[str, Any] = {
     "missed": "once",
     "matrix": {"name": "nightly", "engine": {"model": "tiny:llama"}},
 }
+
+OTHER: dict[str, Any] = {"name": "other", "engine": {"model": "tiny:llama"}}
 
 
 def add(client: Client, **fields: Any) -> dict[str, Any]:
@@ -71,10 +75,10 @@ def test_suspend_resume_and_change(client: Client) -> None:
     suspended = client.patch("/v1/schedules/nightly", json={"suspended": True}, headers=if_match('"1"'))
     assert (suspended.status_code, suspended.headers["ETag"]) == (200, '"2"')
     assert (suspended.json()["suspended"], suspended.json()["next_at"]) == (True, None)
-    changes = {"suspended": False, "cron": "0 4 * * *", "matrix": {"name": "other"}}
+    changes = {"suspended": False, "cron": "0 4 * * *", "matrix": OTHER}
     resumed = client.patch("/v1/schedules/nightly", json=changes, headers=if_match('"2"')).json()
     assert resumed["next_at"] is not None
-    assert (resumed["cron"], resumed["matrix"], resumed["missed"]) == ("0 4 * * *", {"name": "other"}, "once")
+    assert (resumed["cron"], resumed["matrix"], resumed["missed"]) == ("0 4 * * *", OTHER, "once")
 
 
 def test_of_two_who_change_the_second_reads_again(client: Client) -> None:
@@ -125,11 +129,34 @@ def test_it_fires_when_somebody_asks(client: Client, controller: StoringControll
     assert rest["next"] is None
 
 
-def test_a_matrix_that_is_refused_when_it_fires_says_why(client: Client) -> None:
-    add(client, matrix={"engine": {}})
+def test_what_goes_wrong_when_it_fires_is_said(client: Client) -> None:
+    add(client, matrix={**NIGHTLY["matrix"], "name": "explode"})
     fired = client.post("/v1/schedules/nightly/fires").json()
     assert (fired["state"], fired["sweep_id"]) == ("failed", None)
-    assert "there is no name" in fired["detail"]
+    assert "RuntimeError" in fired["detail"]
+
+
+def test_a_matrix_that_cannot_be_used_is_refused_by_day(client: Client) -> None:
+    """Not at night, when it fires for the first time."""
+    unknown = {"name": "nightly", "engine": {"model": "tiny:llama", "tensor_paralel_size": 2}}
+    problem = assert_problem(client.post("/v1/schedules", json=NIGHTLY | {"matrix": unknown}), 422, "invalid-matrix")
+    assert [item["path"] for item in problem["errors"]] == ["engine.tensor_paralel_size"]
+    assert client.get("/v1/schedules").json()["schedules"] == []
+    add(client)
+    changed = client.patch("/v1/schedules/nightly", json={"matrix": unknown}, headers=if_match('"1"'))
+    assert_problem(changed, 422, "invalid-matrix")
+    assert client.get("/v1/schedules/nightly").json()["matrix"] == NIGHTLY["matrix"]
+
+
+def test_a_schedule_has_the_key_of_who_made_it(store: Store, controller: StoringController) -> None:
+    client = make_client(store, controller)
+    headers = bearer(make_key(store, scope=Scope.SUBMIT))
+    made = client.post("/v1/schedules", json=NIGHTLY, headers=headers)
+    assert made.status_code == 201, made.text
+    assert made.json()["key_id"] is not None
+    other = bearer(make_key(store, scope=Scope.SUBMIT))
+    assert client.post("/v1/schedules/nightly/fires", headers=other).status_code == 201
+    assert [terms["key_id"] for terms in controller.terms] == [made.json()["key_id"]]
 
 
 def test_names_are_taken_once(client: Client) -> None:

@@ -79,3 +79,19 @@ def test_a_key_opens_what_can_be_read_of_a_database_that_takes_nothing(postgres_
     answer = client.post("/v1/sweeps", json=MATRIX, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (503, "database-read-only")
     store.close()
+
+
+@pytest.mark.parametrize("first", [0, 4096], ids=["its header", "its pages"])
+def test_a_damaged_database_is_said_to_be_one(tmp_path: Path, first: int) -> None:
+    path = tmp_path / "shardproof.db"
+    sound = open_store(f"sqlite:///{path}")
+    assert make_client(sound).get("/v1/sweeps").status_code == 200
+    sound.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:first] + b"\xa5" * (len(content) - first))
+    damaged = Store(create_engine(f"sqlite:///{path}"))
+    client = make_client(damaged, StoringController(damaged))
+    for answer in (client.get("/v1/sweeps"), client.post("/v1/sweeps", json=MATRIX), client.get("/healthz")):
+        assert (answer.status_code, answer.json()["code"]) == (503, "database-damaged")
+        assert "put a copy back" in answer.json()["detail"]
+    damaged.close()

@@ -114,11 +114,17 @@ def test_what_the_controller_refuses_is_said_in_its_words(schedules: Command, ma
     assert "already" in schedules.refused("add", "nightly", matrix, "--cron", "0 0 * * *")
 
 
-def test_a_run_that_comes_to_nothing_says_why(schedules: Command, tmp_path: Path) -> None:
+def test_a_matrix_that_cannot_be_used_is_refused_when_it_is_added(schedules: Command, tmp_path: Path) -> None:
     nameless = tmp_path / "nameless.yaml"
     nameless.write_text("engine: {}\n")
-    schedules.output("add", "nightly", nameless, "--cron", "0 0 * * *")
-    assert "there is no name" in schedules.refused("run", "nightly")
+    assert "the matrix has no name" in schedules.refused("add", "nightly", nameless, "--cron", "0 0 * * *")
+
+
+def test_a_run_that_comes_to_nothing_says_why(schedules: Command, tmp_path: Path) -> None:
+    fails = tmp_path / "fails.yaml"
+    fails.write_text("name: explode\nengine: {model: 'tiny:llama'}\n")
+    schedules.output("add", "nightly", fails, "--cron", "0 0 * * *")
+    assert "RuntimeError" in schedules.refused("run", "nightly")
 
 
 def test_a_matrix_that_cannot_be_read(schedules: Command, tmp_path: Path) -> None:

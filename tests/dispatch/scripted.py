@@ -17,9 +17,10 @@ from typing import Any
 
 from service.dispatch import controller as controllers
 from service.dispatch.accept import Terms, accept
-from service.dispatch.controller import Controller, running
+from service.dispatch.controller import Controller
 from service.dispatch.engines import Engine
 from service.dispatch.plan import Plan, PlannedCell
+from service.dispatch.serving import running
 from service.domain.cell import Cell
 from service.domain.document import Document
 from service.domain.matrix import Matrix
@@ -89,18 +90,20 @@ def shape(ranks: int = 1) -> Shape:
 
 @dataclass(frozen=True)
 class Asked:
-    """A cell. ``gate``: a file that its engines wait for. ``ranks``: of its engines."""
+    """A cell. ``ranks``: of its engines. ``devices``: how many GPUs its engine environment sees."""
 
     name: str
     checks: tuple[Check, ...] = (Check.OUTPUTS,)
     ranks: int = 1
     env: dict[str, str] | None = None
     same_as: str | None = None
+    devices: int = 0
 
 
 def plan_of(settings: Settings, *asked: Asked) -> Plan:
     """What planning a matrix of such cells would give."""
-    engine = Engine("default", settings, Catalogue(environment=ENVIRONMENT, keys={}))
+    where = ENVIRONMENT.model_copy(update={"devices": max(item.devices for item in asked)})
+    engine = Engine("default", settings, Catalogue(environment=where, keys={}))
     cells: dict[str, Cell] = {}
     planned = []
     for item in asked:
@@ -117,9 +120,9 @@ def plan_of(settings: Settings, *asked: Asked) -> Plan:
             shape=shape(item.ranks),
         )
         same = cells[item.same_as] if item.same_as else None
-        planned.append(PlannedCell(cell, answer, BatchPlan(), f"print-{item.name}", same, engine, ENVIRONMENT))
+        planned.append(PlannedCell(cell, answer, BatchPlan(), f"print-{item.name}", same, engine, where))
     matrix = Matrix("scripted", tuple(cells.values()), Timeouts(cold=60, warm=60, probe=60), {"name": "scripted"})
-    return Plan(matrix, ENVIRONMENT, tuple(planned), {"default": engine}, {"default": ENVIRONMENT})
+    return Plan(matrix, where, tuple(planned), {"default": engine}, {"default": where})
 
 
 def settings_in(home: Path, **more: Any) -> Settings:

@@ -12,7 +12,7 @@ import ray
 
 from dispatch.scripted import Asked, cells, controlling, has_ended, settings_in, short_folder, submit, until
 from service.dispatch.controller import Controller
-from service.dispatch.dispatcher import MOST_WAITING
+from service.dispatch.going import MOST_WAITING
 from service.domain.lifecycle import InvalidTransition, State
 from service.domain.verdict import Verdict
 from service.settings import Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -43,6 +44,18 @@ def controllers(store: Store) -> tuple[Elected, Elected, Clock, Clock]:
     return Elected(store, one, clock=clocks[0]), Elected(store, other, clock=clocks[1]), *clocks
 
 
+@contextlib.contextmanager
+def away(monkeypatch: pytest.MonkeyPatch, query: str) -> Iterator[None]:
+    """Inside the block the database does not answer this query."""
+
+    def no_answer(*_: object) -> None:
+        raise StoreUnavailable(Trouble.AWAY, "of this test", "no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(repositories, query, no_answer)
+        yield
+
+
 def test_the_first_one_leads_as_long_as_it_says_so(store: Store) -> None:
     one, other, *clocks = controllers(store)
     for _ in range(60):
@@ -69,12 +82,7 @@ def test_who_cannot_say_so_steps_down_before_another_takes_over(store: Store, mo
     one, other, mine, others = controllers(store)
     assert one.held()
     assert not other.held()
-
-    def away(*_: object) -> None:
-        raise StoreUnavailable(Trouble.AWAY, "of this test", "no answer")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(repositories, "lead", away)
+    with away(monkeypatch, "lead"):
         mine.now += TRUST_S
         assert one.held()
         mine.now += 0.1
@@ -88,12 +96,7 @@ def test_a_database_that_was_away_is_no_leader_that_is_dead(store: Store, monkey
     one, other, mine, others = controllers(store)
     assert one.held()
     assert not other.held()
-
-    def away(*_: object) -> None:
-        raise StoreUnavailable(Trouble.AWAY, "of this test", "no answer")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(repositories, "get_leader", away)
+    with away(monkeypatch, "get_leader"):
         others.now += LEASE_S - 1
         assert not other.held()
     others.now += 2

@@ -14,7 +14,9 @@ import pytest
 from store.samples import run_spec
 from test_starts import ENGINE
 
-from service.dispatch.cluster import cluster, execute, slots
+from service.dispatch.cluster import cluster, slots
+from service.dispatch.execution import execute
+from service.dispatch.seats import Seats
 from service.settings import Settings
 from workers.protocol import Evidence, Outcome
 
@@ -46,32 +48,61 @@ def counts() -> Counts:
     return found
 
 
-def run(settings: Settings, number: int) -> Counts:
-    """One run to its end; what is open once its actor is gone."""
+def actors() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if "RunActor" in child.name()]
+
+
+def run(settings: Settings, number: int, seats: Seats) -> Counts:
+    """One run to its end; what is open then, of its actor too if that is kept."""
     spec = run_spec(f"run-{number}")
     own = {"folder": f"{settings.home}/{number}/cold", "cache_root": f"{settings.home}/{number}/cache"}
     spec = spec.model_copy(update={"arms": [spec.arms[0].model_copy(update=own)]})
-    *_, last = execute(spec, slots(2, 0), settings)
+    *_, last = execute(spec, slots(2, 0), settings, seats)
     evidence = Evidence.model_validate(last["data"])
     assert [arm.outcome for arm in evidence.arms] == [Outcome.OK]
-    actors = [child for child in psutil.Process().children(recursive=True) if "RunActor" in child.name()]
-    assert psutil.wait_procs(actors, timeout=60)[1] == []
     return counts()
 
 
-def growth(folder: Path) -> int:
-    """How many more descriptors those processes have after all runs that were there after the first."""
+def run_alone(settings: Settings, number: int) -> Counts:
+    """One run in an actor that serves no other; what is open once that is gone."""
+    seats = Seats()
+    seats.close()
+    run(settings, number, seats)
+    assert psutil.wait_procs(actors(), timeout=60)[1] == []
+    return counts()
+
+
+def run_next(settings: Settings, number: int, seats: Seats) -> Counts:
+    """One run in the actor of the one before."""
+    before = [actor.pid for actor in actors()]
+    found = run(settings, number, seats)
+    after = [actor.pid for actor in actors()]
+    assert len(after) == 1
+    assert before in (after, [])
+    return found
+
+
+def grown(first: Counts, last: Counts) -> int:
+    """How many more descriptors the processes have after the last run that were there after the first."""
+    return sum(last[pid] - first[pid] for pid in first.keys() & last.keys())
+
+
+def settings_in(folder: Path) -> Settings:
     python = folder / "python"
     python.write_text(f"#!{sys.executable} -S\n{ENGINE}\n")
     python.chmod(0o755)
-    settings = Settings(home=folder / "home", python=python)
+    return Settings(home=folder / "home", python=python)
+
+
+def growth(folder: Path) -> int:
+    settings = settings_in(folder)
     before = counts()
     with cluster(settings):
-        first, *_, last = [run(settings, number) for number in range(RUNS)]
+        first, *_, last = [run_alone(settings, number) for number in range(RUNS)]
         assert len(first.keys() & last.keys()) > 3, "this process and those of Ray"
     assert counts().keys() <= before.keys(), "Ray takes everything with it"
     assert [path.name for path in folder.glob("shpf-*")] == [], "so do supervisors"
-    return sum(last[pid] - first[pid] for pid in first.keys() & last.keys())
+    return grown(first, last)
 
 
 def test_descriptors_do_not_grow_with_the_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +114,13 @@ def test_a_leak_would_be_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Left alone, Ray keeps two files of every worker that was ever there open."""
     monkeypatch.setenv("RAY_LOG_MONITOR_MAX_OPEN_FILES", "200")
     assert growth(folder) > BREATHING
+
+
+def test_nor_do_they_in_an_actor_that_serves_run_after_run(folder: Path) -> None:
+    settings, seats = settings_in(folder), Seats()
+    with cluster(settings):
+        first, *_, last = [run_next(settings, number, seats) for number in range(RUNS)]
+        assert grown(first, last) <= BREATHING
+        served = actors()
+        seats.close()
+        assert psutil.wait_procs(served, timeout=60)[1] == []

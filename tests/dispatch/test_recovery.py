@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import psutil
 import pytest
 
-from dispatch.scripted import Asked, cells, has_ended, settings_in, short_folder, store_sweep, until
 from service.domain.lifecycle import State
 from service.settings import Settings
 from service.store import Store, open_store, repositories
 from service.store.records import ArmState
 from workers.protocol import Check
+
+from .scripted import Asked, cells, has_ended, settings_in, short_folder, store_sweep, until
+from .served import controller_of, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -40,35 +36,6 @@ def sweep(settings: Settings, store: Store) -> str:
     """Its first cell is done soon, the next one waits for a gate, and the last one needs shared arms."""
     waits = Asked("c1", (Check.COMPILE,), env={"GATE": str(settings.home / "gate")})
     return store_sweep(settings, store, Asked("c0", (Check.COMPILE,)), waits, Asked("shares"))
-
-
-@contextlib.contextmanager
-def serving(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
-    """``shardproof serve``, ended at the end. Its processes have temporary files beside its home."""
-    variables = os.environ | {
-        "SHARDPROOF_HOME": str(settings.home),
-        "SHARDPROOF_PYTHON": str(settings.python),
-        "SHARDPROOF_PRELOAD": "false",
-        "SHARDPROOF_PORT": "0",
-        "SHARDPROOF_DRAIN_S": "0",
-        "TMPDIR": str(settings.home.parent),
-        "PYTHONPATH": str(Path(__file__).parent.parent.parent),
-    }
-    with (settings.home / "serve.log").open("a") as log:
-        command = [sys.executable, "-m", "service.launch", "serve"]
-        process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def controller_of(command: subprocess.Popen[bytes]) -> psutil.Process:
-    """The process below the supervisor of the command."""
-    (supervisor,) = psutil.Process(command.pid).children()
-    (controller,) = supervisor.children()
-    return controller
 
 
 def test_a_killed_controller_is_followed_by_one_that_goes_on(settings: Settings, store: Store, sweep: str) -> None:

@@ -38,10 +38,12 @@ class Submissions:
         self._store = store
         self._clock = clock
         self.ids: list[str] = []
+        self.keys: list[str | None] = []
         self.before: Callable[[], None] = lambda: None
 
-    def __call__(self, document: Document, *, sweep_id: str) -> str:
+    def __call__(self, document: Document, *, sweep_id: str, key_id: str | None) -> str:
         self.before()
+        self.keys.append(key_id)
         new = NewSweep(sweep_id, document.tree["name"], self._clock(), "me", document.tree, {})
         with self._store.transaction() as session:
             repositories.create_sweep(session, new, [])
@@ -96,6 +98,18 @@ def test_nothing_fires_before_its_time(store: Store, clock: Clock, submitted: Su
     clock.now = DUE - timedelta(microseconds=1)
     assert run_pass(scheduler, executor) == 0
     assert scheduler.wait_s() < 1
+
+
+def test_its_sweeps_count_as_those_of_the_key_that_made_it(
+    store: Store, clock: Clock, submitted: Submissions, executor: Executor
+) -> None:
+    written = ScheduleFields("30 2 * * *", "UTC", Missed.SKIP, False, MATRIX)
+    with store.transaction() as session:
+        repositories.create_schedule(session, "keyed", written, BEGIN, key_id="key-1")
+    add(store)
+    clock.now = DUE
+    assert run_pass(Scheduler(store, submitted, "a", clock), executor) == 2
+    assert sorted(submitted.keys, key=str) == [None, "key-1"]
 
 
 def test_a_time_fires_once_and_its_sweep_is_recorded(
@@ -190,9 +204,9 @@ def test_the_claim_of_a_dead_controller_is_served_by_the_next(
     add(store)
     clock.now = DUE
 
-    def dies(document: Document, *, sweep_id: str) -> str:
+    def dies(document: Document, *, sweep_id: str, key_id: str | None) -> str:
         if stored:
-            submitted(document, sweep_id=sweep_id)
+            submitted(document, sweep_id=sweep_id, key_id=key_id)
         raise StoreError("as if it had been killed: nothing more is recorded")
 
     assert run_pass(Scheduler(store, dies, "a", clock), executor) == 1
@@ -228,7 +242,7 @@ def test_a_submission_that_every_controller_dies_of_is_given_up(store: Store, cl
     clock.now = DUE
     tried = 0
 
-    def dies(_: Document, *, sweep_id: str) -> str:
+    def dies(_: Document, *, sweep_id: str, key_id: str | None) -> str:
         nonlocal tried
         tried += 1
         raise StoreError("killed")

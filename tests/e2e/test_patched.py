@@ -76,7 +76,7 @@ def patched(demo: Finished, tmp_path_factory: pytest.TempPathFactory) -> Patched
     places = {"folder": str(root / "probe"), "cache_root": str(root / "cache")}
     arm = native.model_copy(update={"engine": native.engine | split, "env": env, **places})
     run = spec.model_copy(update={"arms": [arm], "checks": [Check.RESIDUAL, Check.OUTPUTS]})
-    *_, last = RunActor(run.model_dump_json(), sys.executable).run()
+    *_, last = RunActor().run(run.model_dump_json(), sys.executable)
     evidence = Evidence.model_validate(last["data"])
     assert [arm.failure for arm in evidence.arms] == [None]
     return Patched(native, env, evidence, json.loads((root / "probe" / "result.json").read_text()))

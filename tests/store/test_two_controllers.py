@@ -40,7 +40,7 @@ def in_step(url: str, owner: str, barrier: Barrier, safe: bool) -> None:
     """A controller that looks at the same moments as the other one. One that is not safe claims nothing first."""
     store, now = open_store(url), BEGIN
 
-    def submit(_: Document, *, sweep_id: str) -> str:
+    def submit(_: Document, *, sweep_id: str, key_id: str | None = None) -> str:
         store_sweep(store, sweep_id, now)
         return sweep_id
 
@@ -68,7 +68,7 @@ def dies(url: str, connection: Connection, after_storing: bool) -> None:
     """A controller that claims what is due and hangs while it submits."""
     store = open_store(url)
 
-    def submit(_: Document, *, sweep_id: str) -> str:
+    def submit(_: Document, *, sweep_id: str, key_id: str | None = None) -> str:
         if after_storing:
             store_sweep(store, sweep_id, BEGIN + timedelta(hours=1))
         connection.send("claimed")
@@ -145,7 +145,7 @@ def test_one_that_is_killed_while_it_submits_leaves_one_sweep(url: str, store: S
 
     tried = []
 
-    def submit(_: Document, *, sweep_id: str) -> str:
+    def submit(_: Document, *, sweep_id: str, key_id: str | None = None) -> str:
         tried.append(sweep_id)
         store_sweep(store, sweep_id, now)
         return sweep_id

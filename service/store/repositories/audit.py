@@ -1,4 +1,4 @@
-"""Queries on the audit trail. It is added to, never changed."""
+"""Queries on the audit trail. It is added to; of an entry only the outcome is filled in, once."""
 
 from __future__ import annotations
 
@@ -34,8 +34,19 @@ class AuditRecord(NewAudit):
     id: int
 
 
-def add_audit(session: Session, entry: NewAudit) -> None:
-    session.add(AuditRow(**asdict(entry)))
+def add_audit(session: Session, entry: NewAudit) -> int:
+    """Write an entry down; its id."""
+    row = AuditRow(**asdict(entry))
+    session.add(row)
+    session.flush()
+    return row.id
+
+
+def conclude_audit(session: Session, entry_id: int, target: str, status: int | None) -> None:
+    """What came of an entry that had no status yet."""
+    row = session.get_one(AuditRow, entry_id)
+    if row.status is None:
+        row.target, row.status = target, status
 
 
 def list_audit(session: Session, limit: int, before: int | None = None, key_id: str | None = None) -> list[AuditRecord]:

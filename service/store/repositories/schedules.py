@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
@@ -20,28 +22,21 @@ from service.store.schedule_records import (
     VersionConflict,
 )
 
-_SUMMARY = (
-    ScheduleRow.name,
-    ScheduleRow.cron,
-    ScheduleRow.timezone,
-    ScheduleRow.missed,
-    ScheduleRow.suspended,
-    ScheduleRow.version,
-    ScheduleRow.created_at,
-    ScheduleRow.updated_at,
-    ScheduleRow.next_at,
-)
+_SHOWN = tuple(field.name for field in fields(ScheduleSummary))
+"""Columns of a summary, and of a record with the matrix besides; they have the same names."""
 
 
-def create_schedule(session: Session, name: str, fields: ScheduleFields, now: datetime) -> ScheduleRecord:
-    """Store a schedule, which waits for its first time after ``now``.
+def create_schedule(
+    session: Session, name: str, written: ScheduleFields, now: datetime, key_id: str | None = None
+) -> ScheduleRecord:
+    """Store a schedule, which waits for its first time after ``now``. ``key_id``: the API key that makes it.
 
     Raises:
         InvalidTime: its cron expression or time zone cannot be used.
         NameTaken: there is one of this name.
     """
-    row = ScheduleRow(name=name, version=1, created_at=now, served_until=now)
-    _write(row, fields, now)
+    row = ScheduleRow(name=name, version=1, created_at=now, served_until=now, key_id=key_id)
+    _write(row, written, now)
     session.add(row)
     try:
         session.flush()
@@ -56,26 +51,15 @@ def get_schedule(session: Session, name: str) -> ScheduleRecord:
 
 def list_schedules(session: Session, limit: int, after: str | None = None) -> list[ScheduleSummary]:
     """By name, without their matrices; with ``after`` only those behind that name."""
-    query = select(*_SUMMARY).order_by(ScheduleRow.name).limit(limit)
+    query = select(*(getattr(ScheduleRow, name) for name in _SHOWN)).order_by(ScheduleRow.name).limit(limit)
     if after is not None:
         query = query.where(ScheduleRow.name > after)
-    return [
-        ScheduleSummary(
-            name=row.name,
-            cron=row.cron,
-            timezone=row.timezone,
-            missed=Missed(row.missed),
-            suspended=row.suspended,
-            version=row.version,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            next_at=row.next_at,
-        )
-        for row in session.execute(query)
-    ]
+    return [ScheduleSummary(**_shown(row)) for row in session.execute(query)]
 
 
-def change_schedule(session: Session, name: str, fields: ScheduleFields, version: int, now: datetime) -> ScheduleRecord:
+def change_schedule(
+    session: Session, name: str, written: ScheduleFields, version: int, now: datetime
+) -> ScheduleRecord:
     """Replace what is written in a schedule that is still at ``version``.
 
     With other times, or when it is resumed, it waits for its first time after ``now``: what lies before was never asked
@@ -86,7 +70,7 @@ def change_schedule(session: Session, name: str, fields: ScheduleFields, version
         VersionConflict: somebody changed it in between.
     """
     row = _at_version(session, name, version)
-    _write(row, fields, now)
+    _write(row, written, now)
     row.version += 1
     session.flush()
     return _record(row)
@@ -102,16 +86,16 @@ def delete_schedule(session: Session, name: str, version: int) -> None:
     session.flush()
 
 
-def _write(row: ScheduleRow, fields: ScheduleFields, now: datetime) -> None:
-    times = cron.read(fields.cron, fields.timezone, now)
-    as_before = (row.cron, row.timezone, row.suspended) == (times.expression, fields.timezone, False)
+def _write(row: ScheduleRow, written: ScheduleFields, now: datetime) -> None:
+    times = cron.read(written.cron, written.timezone, now)
+    as_before = (row.cron, row.timezone, row.suspended) == (times.expression, written.timezone, False)
     row.cron = times.expression
-    row.timezone = fields.timezone
-    row.missed = fields.missed
-    row.suspended = fields.suspended
-    row.matrix = fields.matrix
+    row.timezone = written.timezone
+    row.missed = written.missed
+    row.suspended = written.suspended
+    row.matrix = written.matrix
     row.updated_at = now
-    if fields.suspended:
+    if written.suspended:
         row.next_at = None
     elif not as_before:
         row.served_until = now
@@ -133,15 +117,8 @@ def _schedule(session: Session, name: str, lock: bool = False) -> ScheduleRow:
 
 
 def _record(row: ScheduleRow) -> ScheduleRecord:
-    return ScheduleRecord(
-        name=row.name,
-        cron=row.cron,
-        timezone=row.timezone,
-        missed=Missed(row.missed),
-        suspended=row.suspended,
-        version=row.version,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        next_at=row.next_at,
-        matrix=row.matrix,
-    )
+    return ScheduleRecord(**_shown(row), matrix=row.matrix)
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in _SHOWN} | {"missed": Missed(row.missed)}
