@@ -17,7 +17,9 @@ PATIENCE_MS = 15_000
 
 _ALL = """const all = [...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
-  .filter(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled);"""
+  .filter(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled)
+  // Of radio buttons that belong together one is reached, the others by arrows.
+  .filter(e => e.type !== 'radio' || e.checked);"""
 
 FOCUSABLE = f"() => {{ {_ALL} return all.map(e => (e.textContent || e.name || e.tagName).trim().slice(0, 60)); }}"
 
