@@ -14,9 +14,10 @@ from service.startup import startup
 from workers import bench
 
 READS = "reads"
-NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS)
+PAGES = "pages"
+NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS, PAGES)
 DEEP = bench.DEEP
-QUICK = (*bench.NAMES, DISPATCH, READS)
+QUICK = (*bench.NAMES, DISPATCH, READS, PAGES)
 """Those that have less to measure."""
 
 REPEATED = (STARTUP,)
@@ -60,4 +61,8 @@ def run_bench(
         from service.reads import reads
 
         return reads(settings, quick)
+    if name == PAGES:
+        from service.page_bench import pages
+
+        return pages(settings, quick)
     return dict(json.loads(questions.bench(settings, name, quick, deep)))

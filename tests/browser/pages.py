@@ -7,6 +7,7 @@ from urllib.parse import quote
 from .scene import BEFORE, EMPTY, HOSTILE, HOSTILE_ID, NIGHT, NIGHTLY, QUEUED, RUNNING, SERIES
 
 CELLS = {f"cell-{name}": f"/sweeps/{NIGHTLY}/cells/c{place}" for place, name in enumerate(NIGHT)}
+"""The pages of the nightly sweep's cells."""
 
 PAGES = {
     "overview": "/",

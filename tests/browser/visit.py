@@ -14,6 +14,7 @@ WIDE, NARROW = 1280, 360
 GRAVE = ("serious", "critical")
 OWN_SCHEMES = ("data", "blob", "about")
 PATIENCE_MS = 15_000
+SPARE_STEPS = 60
 
 _ALL = """const all = [...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
@@ -84,8 +85,10 @@ class Visit:
         assert self.said == []
 
     def check_accessible(self) -> None:
-        """axe finds nothing serious."""
+        """axe finds nothing serious. What it tries itself on a page that forbids it is not the page's doing."""
+        before = len(self.said)
         grave = [item for item in Axe().run(self.page).response["violations"] if item["impact"] in GRAVE]
+        del self.said[before:]
         assert [_fault(item) for item in grave] == []
 
     def check_keyboard(self) -> None:
@@ -93,7 +96,10 @@ class Visit:
         wanted = self.page.evaluate(FOCUSABLE)
         reached, unseen = set(), []
         self.page.evaluate("() => { document.activeElement?.blur(); window.getSelection()?.removeAllRanges(); }")
-        for _ in range(len(wanted) + 2):
+        # A date has several places within, and so have charts.
+        for _ in range(len(wanted) + SPARE_STEPS):
+            if len(reached) == len(wanted):
+                break
             self.page.keyboard.press("Tab")
             found = self.page.evaluate(FOCUSED)
             if found["place"] < 0:
