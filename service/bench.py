@@ -8,15 +8,17 @@ from typing import Any
 from service.dispatch import questions
 from service.dispatch_bench import NAME as DISPATCH
 from service.dispatch_bench import dispatch
+from service.regression import NAME as REGRESSION
+from service.regression import regression
 from service.settings import Settings
 from service.startup import NAME as STARTUP
 from service.startup import startup
 from workers import bench
 
 READS = "reads"
-NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS)
+NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS, REGRESSION)
 DEEP = bench.DEEP
-QUICK = (*bench.NAMES, DISPATCH, READS)
+QUICK = (*bench.NAMES, DISPATCH, READS, REGRESSION)
 """Those that have less to measure."""
 
 REPEATED = (STARTUP,)
@@ -60,4 +62,6 @@ def run_bench(
         from service.reads import reads
 
         return reads(settings, quick)
+    if name == REGRESSION:
+        return regression(settings.regression_rules, quick)
     return dict(json.loads(questions.bench(settings, name, quick, deep)))
