@@ -8,6 +8,8 @@ from typing import Any
 from service.dispatch import questions
 from service.dispatch_bench import NAME as DISPATCH
 from service.dispatch_bench import dispatch
+from service.regression import NAME as REGRESSION
+from service.regression import regression
 from service.settings import Settings
 from service.startup import NAME as STARTUP
 from service.startup import startup
@@ -15,9 +17,9 @@ from workers import bench
 
 READS = "reads"
 PAGES = "pages"
-NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS, PAGES)
+NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS, REGRESSION, PAGES)
 DEEP = bench.DEEP
-QUICK = (*bench.NAMES, DISPATCH, READS, PAGES)
+QUICK = (*bench.NAMES, DISPATCH, READS, REGRESSION, PAGES)
 """Those that have less to measure."""
 
 REPEATED = (STARTUP,)
@@ -61,6 +63,8 @@ def run_bench(
         from service.reads import reads
 
         return reads(settings, quick)
+    if name == REGRESSION:
+        return regression(settings.regression_rules, quick)
     if name == PAGES:
         from service.page_bench import pages
 
