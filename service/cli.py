@@ -37,6 +37,7 @@ from service.dispatch.serving import running, serving
 from service.domain.document import Document, parse
 from service.domain.errors import MatrixError
 from service.domain.startup import NotMeasured
+from service.exports.baselines import with_baselines
 from service.matrices import quickstart
 from service.report import stored_report
 from service.selftest import selftest as run_selftest
@@ -126,6 +127,7 @@ def _keep(store: Store, settings: Settings, sweep_id: str, matrix: str, json_fil
     """Print the report and write it, and its page, to disk."""
     with store.reading() as session:
         report = stored_report(session, sweep_id, matrix)
+        content = render_static(with_baselines(session, report))
     show.print_report(report, console)
     folder = settings.reports_dir
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +136,7 @@ def _keep(store: Store, settings: Settings, sweep_id: str, matrix: str, json_fil
         if path is not None:
             path.write_text(text)
     page = folder / f"{sweep_id}.html"
-    page.write_text(render_static(report))
+    page.write_text(content)
     _say(f"report: {folder / f'{sweep_id}.json'}")
     _say(f"page:   {page}")
     _say(f"live:   shardproof serve, then http://{settings.host}:{settings.port}/sweeps/{sweep_id}")

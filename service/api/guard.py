@@ -248,6 +248,7 @@ def _refusal(request: Request, error: ProblemError) -> Response:
     path = route_path(request)
     is_page = request.method == "GET" and "text/html" in request.headers.get("accept", "")
     if error.status_code == HTTPStatus.UNAUTHORIZED and is_page and not path.startswith("/v1/"):
-        login = f"{request.scope.get('root_path', '')}/login?next={quote(path, safe='/')}"
+        asked = path + (f"?{request.url.query}" if request.url.query else "")
+        login = f"{request.scope.get('root_path', '')}/login?next={quote(asked, safe='/')}"
         return RedirectResponse(login, HTTPStatus.SEE_OTHER)
     return error_response(request, error)

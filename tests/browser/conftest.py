@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from .chromium import NoChromium, chromium, executable
 from .scene import Scene, served
-from .visit import Visit, open_visit
+from .visit import PATIENCE_MS, Visit, open_visit
 
 Visiting = Callable[..., Visit]
 
@@ -21,6 +21,7 @@ def browser() -> Iterator[Browser]:
         executable()
     except NoChromium as missing:
         pytest.fail(str(missing), pytrace=False)
+    expect.set_options(timeout=PATIENCE_MS)
     with chromium() as browser:
         yield browser
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from .scene import EMPTY, HOSTILE, HOSTILE_ID, NIGHT, NIGHTLY, QUEUED, RUNNING
+from .scene import BEFORE, EMPTY, HOSTILE, HOSTILE_ID, NIGHT, NIGHTLY, QUEUED, RUNNING, SERIES
 
 CELLS = {f"cell-{name}": f"/sweeps/{NIGHTLY}/cells/c{place}" for place, name in enumerate(NIGHT)}
+"""The pages of the nightly sweep's cells."""
 
 PAGES = {
     "overview": "/",
@@ -20,8 +21,16 @@ PAGES = {
     **CELLS,
     "cell-running": f"/sweeps/{RUNNING}/cells/c0",
     "cell-hostile": f"/sweeps/{HOSTILE}/cells/{quote(HOSTILE_ID, safe='')}",
+    "trends": "/trends/",
+    "trends-none": "/trends/?q=nope",
+    "series": f"/trends/{SERIES}",
+    "series-logarithmic": f"/trends/{SERIES}?figure=warm_s&figure=warm.exit&scale=log&since=2026-11-25",
+    "compare": f"/compare?a={NIGHTLY}/c2&b={BEFORE}/c2",
+    "compare-nothing": "/compare",
+    "schedules": "/schedules/",
+    "schedule": "/schedules/nightly",
+    "environments": "/environments/",
+    "nodes": "/nodes/",
+    "keys": "/keys/",
     "login": "/login",
 }
-
-LIVE = {"overview", "sweep-running", "sweep-hostile", "sweep-not-begun", "cell-running"}
-"""Pages that ask again and again while they are open."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,22 @@ from store.samples import cell, run_spec, sweep
 
 from service.app import create_app
 from service.dispatch.controller import Controller
-from service.dispatch.judging import words
+from service.dispatch.courses import store_judgement
+from service.dispatch.history import Ran, followed, with_reasons
 from service.domain.lifecycle import State
+from service.domain.schedule import Missed
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import Store, open_store, repositories
 from service.store.records import NewEvent
+from service.store.schedule_records import ScheduleFields
 from workers.protocol import AuditedCell, Environment, Patch, PatchState, Role
 
 from . import faults
 from .faults import Found
 
 NIGHTLY = "20261130-021500-ab12cd"
+BEFORE = "20261129-021500-00beef"
 RUNNING = "20261130-031500-0ddba1"
 HOSTILE = "20261130-041500-ba5eba"
 QUEUED = "20261130-051500-c0ffee"
@@ -49,12 +54,22 @@ AXES: Mapping[str, list[Any]] = {
 NIGHT: Mapping[str, Found] = {
     "sp-full-graph": faults.healthy(),
     "sp-guard-removed": faults.residual_fault(),
-    "tp2-long-prompts": faults.slower(),
+    "tp2-long-prompts": faults.timed(12.4),
     "tp2-bfloat16": faults.crashed(),
     "sp-piecewise-asked": faults.downgraded(),
     "tp2-lost": faults.unlooked_at(),
 }
 """The cells of the nightly sweep by name, in order; their ids are ``c0``, ``c1``, …"""
+
+NIGHTS, LAST = 8, 30
+"""So many nights, up to that day of the month. In all but the last two everything was well."""
+
+SLOWER = "tp2-long-prompts"
+SERIES = "72bd09d03ff76d31"
+"""Id of the slower one's series: it follows from its settings and its machine."""
+
+SETTINGS = Settings(home=Path("nowhere"), database_url=None, null_engine=Path("nowhere"))
+"""Of a controller whose engines import by themselves."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +96,18 @@ def served(home: Path) -> Iterator[Scene]:
 
 def fill(store: Store) -> None:
     """Store every sweep of the scene."""
-    add(store, NIGHTLY, "nightly", {f"c{place}": name for place, name in enumerate(NIGHT)}, axes=AXES)
-    for place, found in enumerate(NIGHT.values()):
-        end(store, NIGHTLY, f"c{place}", found)
+    for night in range(1, NIGHTS):
+        sweep_id, before = f"202611{LAST - NIGHTS + night:02}-021500-00beef", dict.fromkeys(NIGHT, faults.healthy())
+        if night == NIGHTS - 1:
+            before[SLOWER] = faults.timed(12.4)
+        add_night(store, sweep_id, before)
+    add_night(store, NIGHTLY, NIGHT)
     with store.transaction() as session:
-        repositories.end_sweep(session, NIGHTLY)
+        found = repositories.series.series_of_cell(session, NIGHTLY, f"c{list(NIGHT).index(SLOWER)}")
+        assert found == SERIES, f"it has another id now: {found}"
+        repositories.series.set_pinned(session, SERIES, True)
+        fields = ScheduleFields("30 2 * * *", "Europe/Berlin", Missed.SKIP, False, {"name": "nightly"})
+        repositories.create_schedule(session, "nightly", fields, at(NIGHTLY))
     add(store, RUNNING, "by hand", {"c0": "goes on", "c1": "waits"})
     begin(store, RUNNING, "c0")
     add(store, HOSTILE, HOSTILE_TEXT, {"c0": HOSTILE_TEXT, HOSTILE_ID: "odd id"}, HOSTILE_TEXT)
@@ -97,6 +119,20 @@ def fill(store: Store) -> None:
     add(store, EMPTY, "without cells", {})
 
 
+def add_night(store: Store, sweep_id: str, cells: Mapping[str, Found]) -> None:
+    """A sweep that has ended, in the night that its id begins with."""
+    add(store, sweep_id, "nightly", {f"c{place}": name for place, name in enumerate(cells)}, axes=AXES)
+    for place, found in enumerate(cells.values()):
+        end(store, sweep_id, f"c{place}", found)
+    with store.transaction() as session:
+        repositories.end_sweep(session, sweep_id)
+
+
+def at(sweep_id: str) -> datetime:
+    """When a sweep was submitted, from its id."""
+    return datetime.strptime(sweep_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+
+
 def add(
     store: Store,
     sweep_id: str,
@@ -106,7 +142,7 @@ def add(
     axes: Mapping[str, list[Any]] = NO_AXES,
 ) -> None:
     """A sweep with audited cells, id → name. ``text``: what the audit says of a change, and a value of a setting."""
-    new = sweep(sweep_id, name=name)
+    new = replace(sweep(sweep_id, name=name), created_at=at(sweep_id))
     matrix = {**new.matrix, "matrix": dict(axes)}
     combinations = itertools.product(*axes.values()) if axes else itertools.repeat(())
     asked = [
@@ -116,7 +152,9 @@ def add(
     with store.transaction() as session:
         repositories.create_sweep(session, replace(new, matrix=matrix), asked)
         for cell_id in cells:
-            repositories.record_audit(session, sweep_id, cell_id, _audited(cell_id, text), None, ENVIRONMENT)
+            asked_of = repositories.get_cell(session, sweep_id, cell_id).requested
+            audited = _audited(cell_id, text, asked_of)
+            repositories.record_audit(session, sweep_id, cell_id, audited, None, _environment(sweep_id))
 
 
 def begin(store: Store, sweep_id: str, cell_id: str) -> str:
@@ -149,21 +187,27 @@ def finish(store: Store, sweep_id: str, cell_id: str, found: Found) -> None:
     run_id = f"{sweep_id}-{cell_id}"
     evidence = found.case.evidence if found.state is not State.CRASHED else None
     if evidence is not None:
-        evidence = evidence.model_copy(update={"environment": ENVIRONMENT})
-    reasons = [words(reason) for reason in found.judgement.reasons]
+        evidence = evidence.model_copy(update={"environment": _environment(sweep_id)})
     failure = None if evidence is not None else "the node was lost"
     with store.transaction() as session:
+        cell = repositories.get_cell(session, sweep_id, cell_id)
         repositories.finish_run(session, run_id, found.state, evidence, failure)
-        repositories.conclude_cell(
-            session, sweep_id, cell_id, found.judgement.verdict, found.judgement.ok, reasons, found.state
-        )
+        ran = Ran(cell, run_id, _environment(sweep_id), evidence, found.judgement)
+        reasons = followed(session, ran, SETTINGS, at(sweep_id))
+        store_judgement(session, cell, with_reasons(found.judgement, reasons, cell), found.state)
 
 
-def _audited(cell_id: str, text: str) -> AuditedCell:
+def _environment(sweep_id: str) -> Environment:
+    """Tonight there is another vLLM."""
+    slow = sweep_id[:8] >= f"202611{LAST - 1:02}"
+    return ENVIRONMENT if slow else ENVIRONMENT.model_copy(update={"vllm": "0.30.0"})
+
+
+def _audited(cell_id: str, text: str, requested: Mapping[str, Any]) -> AuditedCell:
     return AuditedCell(
         id=cell_id,
         problems=[],
-        effective={"tensor_parallel_size": 2, "model": text, "compilation_config.splitting_ops": []},
+        effective={**requested, "tensor_parallel_size": 2, "compilation_config.splitting_ops": []},
         changes=[faults.downgraded().case.changes[0].model_copy(update={"reason": text})],
         patches={Patch.FULL_GRAPH_SP: PatchState.NATIVE, Patch.FALLBACK_FAST_PATH: PatchState.APPLIED},
         shape=shape(),

@@ -78,9 +78,9 @@ def test_what_happens_is_seen_without_asking(service: Service, visiting: Visitin
     shown = page.locator("#live")
     expect(shown).to_contain_text("dynamo")
     happen(store, SWEEP, "c0", "inductor_compile")
-    expect(shown).to_contain_text("inductor_compile", timeout=15_000)
+    expect(shown).to_contain_text("inductor_compile")
     finish(store, SWEEP, "c0", faults.residual_fault())
-    expect(shown).to_contain_text("✗ 1" if path == "/" else "fail-residual", timeout=15_000)
+    expect(shown).to_contain_text("✗ 1" if path == "/" else "fail-residual")
     assert page.evaluate("window.untouched"), "it was not loaded anew"
 
 
@@ -89,7 +89,7 @@ def test_what_is_open_and_has_the_focus_stays_so(service: Service, visiting: Vis
     link = page.locator("#live").get_by_role("link", name="waits").last
     link.focus()
     happen(store, SWEEP, "c0", "inductor_compile")
-    expect(page.locator("#live")).to_contain_text("inductor_compile", timeout=15_000)
+    expect(page.locator("#live")).to_contain_text("inductor_compile")
     expect(page.locator("#live").get_by_role("link", name="waits").last).to_be_focused()
 
 
@@ -100,7 +100,7 @@ def test_a_sweep_that_has_ended_is_asked_for_no_more(service: Service, visiting:
     end(store, SWEEP, "c1", faults.healthy())
     with store.transaction() as session:
         repositories.end_sweep(session, SWEEP)
-    expect(page.locator("#live [data-ended]")).to_have_count(1, timeout=15_000)
+    expect(page.locator("#live [data-ended]")).to_have_count(1)
     before = len(visit.asked)
     page.wait_for_timeout(7_000)
     assert len(visit.asked) <= before + 1, visit.asked[before:]
@@ -113,15 +113,15 @@ def test_a_stream_that_was_cut_goes_on_behind_the_last_event(
     visit = visiting(service.url, loud=True)
     page = visit.go(path)
     happen(store, SWEEP, "c0", "inductor_compile")
-    expect(page.locator("#live")).to_contain_text("inductor_compile", timeout=15_000)
+    expect(page.locator("#live")).to_contain_text("inductor_compile")
     service.stop()
-    expect(page.get_by_role("alert")).to_contain_text("does not answer", timeout=15_000)
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
     happen(store, SWEEP, "c0", "capture")
     service.start()
-    expect(page.locator("#live")).to_contain_text("capture", timeout=15_000)
+    expect(page.locator("#live")).to_contain_text("capture")
     expect(page.get_by_role("alert")).to_be_hidden()
     happen(store, SWEEP, "c0", "first_token")
-    expect(page.locator("#live")).to_contain_text("first_token", timeout=15_000)
+    expect(page.locator("#live")).to_contain_text("first_token")
     streams = [url for url in visit.asked if "/events/stream" in url]
     numbers = [int(url.rpartition("after=")[2]) for url in streams]
     assert len(numbers) > 1
@@ -134,7 +134,7 @@ def test_without_a_stream_it_is_asked_for_now_and_then(service: Service, visitin
     visit.page.context.route("**/events/stream*", lambda route: route.abort())
     page = visit.go(f"/sweeps/{SWEEP}")
     happen(store, SWEEP, "c0", "inductor_compile")
-    expect(page.locator("#live")).to_contain_text("inductor_compile", timeout=15_000)
+    expect(page.locator("#live")).to_contain_text("inductor_compile")
 
 
 def test_pages_work_under_a_prefix_of_a_proxy(visiting: Visiting, settings: Settings, store: Store) -> None:
@@ -149,7 +149,7 @@ def test_pages_work_under_a_prefix_of_a_proxy(visiting: Visiting, settings: Sett
         page.get_by_role("button", name="Log in").click()
         expect(page).to_have_url(f"{outer}{PREFIX}/sweeps/{SWEEP}")
         happen(store, SWEEP, "c0", "inductor_compile")
-        expect(page.locator("#live")).to_contain_text("inductor_compile", timeout=15_000)
+        expect(page.locator("#live")).to_contain_text("inductor_compile")
         page.locator("#live").get_by_role("link", name="goes on").last.click()
         expect(page).to_have_url(f"{outer}{PREFIX}/sweeps/{SWEEP}/cells/c0")
         page.get_by_role("link", name="Sweeps", exact=True).first.click()

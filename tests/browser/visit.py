@@ -13,11 +13,14 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
 WIDE, NARROW = 1280, 360
 GRAVE = ("serious", "critical")
 OWN_SCHEMES = ("data", "blob", "about")
-PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000
+SPARE_STEPS = 60
 
 _ALL = """const all = [...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
-  .filter(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled);"""
+  .filter(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled)
+  // Of radio buttons that belong together one is reached, the others by arrows.
+  .filter(e => e.type !== 'radio' || e.checked);"""
 
 FOCUSABLE = f"() => {{ {_ALL} return all.map(e => (e.textContent || e.name || e.tagName).trim().slice(0, 60)); }}"
 
@@ -27,7 +30,7 @@ FOCUSED = f"""() => {{
   const e = document.activeElement;
   const style = getComputedStyle(e);
   const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
-  return {{place: all.indexOf(e), seen: outlined || style.boxShadow !== 'none', name: e.outerHTML.slice(0, 120)}};
+  return {{place: all.indexOf(e), seen: outlined || style.boxShadow !== 'none'}};
 }}"""
 
 OVERFLOW = """() => {
@@ -82,25 +85,27 @@ class Visit:
         assert self.said == []
 
     def check_accessible(self) -> None:
-        """axe finds nothing serious."""
+        """axe finds nothing serious. What it tries itself on a page that forbids it is not the page's doing."""
+        before = len(self.said)
         grave = [item for item in Axe().run(self.page).response["violations"] if item["impact"] in GRAVE]
+        del self.said[before:]
         assert [_fault(item) for item in grave] == []
 
     def check_keyboard(self) -> None:
         """Whatever can be used is reached by the tabulator key, and is seen to be."""
         wanted = self.page.evaluate(FOCUSABLE)
-        reached, unseen = set(), []
+        # A date has several places within, of which the last shows itself; charts have places of their own.
+        reached: dict[int, bool] = {}
         self.page.evaluate("() => { document.activeElement?.blur(); window.getSelection()?.removeAllRanges(); }")
-        for _ in range(len(wanted) + 2):
+        for _ in range(len(wanted) + SPARE_STEPS):
+            if len(reached) == len(wanted):
+                break
             self.page.keyboard.press("Tab")
             found = self.page.evaluate(FOCUSED)
-            if found["place"] < 0:
-                continue
-            reached.add(found["place"])
-            if not found["seen"]:
-                unseen.append(found["name"])
+            if found["place"] >= 0:
+                reached[found["place"]] = reached.get(found["place"], False) or found["seen"]
         assert [name for place, name in enumerate(wanted) if place not in reached] == []
-        assert unseen == []
+        assert [wanted[place] for place, seen in reached.items() if not seen] == []
 
     def check_fits(self) -> None:
         """Nothing has to be scrolled sideways but tables that scroll by themselves."""
