@@ -26,7 +26,8 @@ from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.client import ClientError
-from service.commands import keys, remote, schedules
+from service.commands import keys, remote, schedules, webhooks
+from service.commands.comment import comment
 from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
@@ -51,6 +52,7 @@ environments = typer.Typer(no_args_is_help=True, help="Engine environments that 
 app.add_typer(environments, name="environments")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(keys.app, name="keys")
+app.add_typer(webhooks.app, name="webhooks")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -159,6 +161,7 @@ def serve() -> None:
     # The other commands start sooner without.
     import uvicorn
 
+    from service.alerts.passes import Alerting, alerting
     from service.app import create_app
     from service.commands.serve import check_address
     from service.dispatch.scheduler import scheduling
@@ -177,12 +180,13 @@ def serve() -> None:
         # All that was imported stays for good: walking it again and again is seen as slow answers now and then.
         gc.collect()
         gc.freeze()
-        with scheduling(app.state.scheduler):
-            uvicorn.run(app, host=settings.host, port=settings.port, log_config=None)
+        alerts = Alerting(store, settings, lambda: controller.leads)
+        with scheduling(app.state.scheduler), alerting(alerts):
+            uvicorn.run(app, host=settings.host, port=settings.port, root_path=settings.root_path, log_config=None)
     store.close()
 
 
-for command in (remote.submit, remote.cancel, remote.rerun, remote.export):
+for command in (remote.submit, remote.cancel, remote.rerun, remote.export, comment):
     app.command()(command)
 
 

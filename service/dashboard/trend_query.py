@@ -72,11 +72,11 @@ def asked(figures: Sequence[str], known: Sequence[str], since: str, until: str, 
 
 
 def written(moment: datetime) -> str:
-    """As an address holds it: a day where that says all, else to the second, in UTC."""
+    """As an address holds it: a day where that says all, else the moment, in UTC."""
     at = moment.astimezone(UTC)
     if at.time() in (time.min, time.max):
         return f"{at:%Y-%m-%d}"
-    return f"{at:%Y-%m-%dT%H:%M:%S}Z"
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def ranges(newest: datetime) -> list[tuple[str, datetime]]:

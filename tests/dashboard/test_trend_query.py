@@ -28,7 +28,7 @@ def test_days_are_whole_days_and_moments_are_moments() -> None:
     assert ask(since="2026-11-01T02:00").since == datetime(2026, 11, 1, 2, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("since", ["", "2026-11-01", "2026-11-01T02:03:04Z"])
+@pytest.mark.parametrize("since", ["", "2026-11-01", "2026-11-01T02:03:04Z", "2026-11-01T02:03:04.000005Z"])
 def test_an_address_says_the_same_again(since: str) -> None:
     first = ask(("warm_s", "cold.dynamo"), since, "2026-11-30", "log")
     fields = parse_qs(first.query()[1:])

@@ -108,15 +108,17 @@ function add_level(plot, curve, stroke) {
 }
 
 function add_curve(plot, curve, number) {
-  const source = new Bokeh.ColumnDataSource({ data: columns(curve) });
+  // What is pointed at is drawn by itself, and a line of which that is so not at all: the dots have a source of their own.
+  const [source, behind] = [columns(curve), columns(curve)].map((data) => new Bokeh.ColumnDataSource({ data }));
   const stroke = tint(number);
-  const common = { source, line_color: stroke, legend_label: curve.label };
   plot.segment({ field: "at" }, { field: "low" }, { field: "at" }, { field: "high" },
-    { source, line_color: stroke, line_alpha: 0.5, line_width: 2 });
+    { source: behind, line_color: stroke, line_alpha: 0.5, line_width: 2 });
   plot.line({ field: "at" }, { field: "value" },
-    { ...common, line_width: 1.5, line_dash: DASHES[number % DASHES.length] });
+    { source: behind, line_color: stroke, line_width: 1.5, line_dash: DASHES[number % DASHES.length],
+      legend_label: curve.label });
   const dots = plot.scatter({ field: "at" }, { field: "value" },
-    { ...common, marker: SHAPES[number % SHAPES.length], size: curve.at.length * 8 > width() ? 5 : 8, fill_color: stroke });
+    { source, line_color: stroke, fill_color: stroke, marker: SHAPES[number % SHAPES.length],
+      size: curve.at.length * 8 > width() ? 5 : 8, legend_label: curve.label });
   source.selected.properties.indices.change.connect(() => {
     const [index] = source.selected.indices;
     if (index !== undefined) location.assign(source.data.link[index]);
@@ -126,7 +128,7 @@ function add_curve(plot, curve, number) {
     add_span(plot, local(step.at), "height", "dotted", stroke);
     add_word(plot, local(step.at), `◆ ${step.text}`, stroke, 4, late(step.at));
   }
-  return { curve, source, dots };
+  return { curve, sources: [source, behind], dots };
 }
 
 function build(unit, numbered, x_range) {
@@ -197,7 +199,7 @@ function follow(built) {
     for (const { curves } of built) {
       for (const item of curves) {
         const curve = finer.curves.find((other) => other.figure === item.curve.figure);
-        if (curve) item.source.data = columns(curve);
+        if (curve) for (const source of item.sources) source.data = columns(curve);
       }
     }
   };
