@@ -1,7 +1,7 @@
 """``shardproof bench pages``: how long the pages take where there is much to show.
 
-What is measured is what ``shardproof serve`` serves, on a store of its own: the time of its answers in this process, and
-when a real browser shows something of them.
+What is measured is what ``shardproof serve`` serves, on a store of its own: how long its answers take in this process,
+and when a real browser shows something of them.
 """
 
 from __future__ import annotations

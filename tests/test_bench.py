@@ -259,7 +259,7 @@ def test_less_may_be_better_and_nothing_owed(
     [
         (
             ["startup", "--quick"],
-            "--quick is for residual and fallback and full-graph and dispatch and reads and regression; "
+            "--quick is for residual and fallback and full-graph and dispatch and reads and regression and pages; "
             "leave it out for startup",
         ),
         (["full-graph", "--deep"], "--deep is for fallback; leave it out for full-graph"),
