@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.api import (
     actions,
+    alerts,
     artifacts,
     audit,
     cells,
@@ -27,6 +28,7 @@ from service.api import (
     series,
     streams,
     sweeps,
+    webhooks,
 )
 from service.api.controller import Controller
 from service.api.guard import Guard
@@ -86,6 +88,8 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     app.include_router(previews.router)
     app.include_router(sweeps.router)
     for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit, series):
+        app.include_router(resource.router)
+    for resource in (webhooks, alerts):
         app.include_router(resource.router)
     app.include_router(health.router)
     for pages in (overview, sweep_pages, cell_pages, page_actions, login):

@@ -8,15 +8,18 @@ from typing import Any
 from service.dispatch import questions
 from service.dispatch_bench import NAME as DISPATCH
 from service.dispatch_bench import dispatch
+from service.regression import NAME as REGRESSION
+from service.regression import regression
 from service.settings import Settings
 from service.startup import NAME as STARTUP
 from service.startup import startup
 from workers import bench
 
 READS = "reads"
-NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS)
+PAGES = "pages"
+NAMES = (*bench.NAMES, STARTUP, DISPATCH, READS, REGRESSION, PAGES)
 DEEP = bench.DEEP
-QUICK = (*bench.NAMES, DISPATCH, READS)
+QUICK = (*bench.NAMES, DISPATCH, READS, REGRESSION, PAGES)
 """Those that have less to measure."""
 
 REPEATED = (STARTUP,)
@@ -60,4 +63,10 @@ def run_bench(
         from service.reads import reads
 
         return reads(settings, quick)
+    if name == REGRESSION:
+        return regression(settings.regression_rules, quick)
+    if name == PAGES:
+        from service.page_bench import pages
+
+        return pages(settings, quick)
     return dict(json.loads(questions.bench(settings, name, quick, deep)))

@@ -26,7 +26,8 @@ from service import plot
 from service.bench import NAMES as BENCHES
 from service.bench import UnknownBench, run_bench
 from service.client import ClientError
-from service.commands import keys, remote, schedules
+from service.commands import keys, remote, schedules, webhooks
+from service.commands.comment import comment
 from service.commands.inputs import read_bytes
 from service.commands.refused import Refused
 from service.dashboard import render_static
@@ -36,6 +37,7 @@ from service.dispatch.plan import plan as make_plan
 from service.domain.document import Document, parse
 from service.domain.errors import MatrixError
 from service.domain.startup import NotMeasured
+from service.exports.baselines import with_baselines
 from service.matrices import quickstart
 from service.report import stored_report
 from service.selftest import selftest as run_selftest
@@ -50,6 +52,7 @@ environments = typer.Typer(no_args_is_help=True, help="Engine environments that 
 app.add_typer(environments, name="environments")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(keys.app, name="keys")
+app.add_typer(webhooks.app, name="webhooks")
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 
@@ -124,6 +127,7 @@ def _keep(store: Store, settings: Settings, sweep_id: str, matrix: str, json_fil
     """Print the report and write it, and its page, to disk."""
     with store.reading() as session:
         report = stored_report(session, sweep_id, matrix)
+        content = render_static(with_baselines(session, report))
     show.print_report(report, console)
     folder = settings.reports_dir
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +136,7 @@ def _keep(store: Store, settings: Settings, sweep_id: str, matrix: str, json_fil
         if path is not None:
             path.write_text(text)
     page = folder / f"{sweep_id}.html"
-    page.write_text(render_static(report))
+    page.write_text(content)
     _say(f"report: {folder / f'{sweep_id}.json'}")
     _say(f"page:   {page}")
     _say(f"live:   shardproof serve, then http://{settings.host}:{settings.port}/sweeps/{sweep_id}")
@@ -157,6 +161,7 @@ def serve() -> None:
     # The other commands start sooner without.
     import uvicorn
 
+    from service.alerts.passes import Alerting, alerting
     from service.app import create_app
     from service.commands.serve import check_address
     from service.dispatch.scheduler import scheduling
@@ -175,12 +180,13 @@ def serve() -> None:
         # All that was imported stays for good: walking it again and again is seen as slow answers now and then.
         gc.collect()
         gc.freeze()
-        with scheduling(app.state.scheduler):
-            uvicorn.run(app, host=settings.host, port=settings.port, log_config=None)
+        alerts = Alerting(store, settings, lambda: controller.leads)
+        with scheduling(app.state.scheduler), alerting(alerts):
+            uvicorn.run(app, host=settings.host, port=settings.port, root_path=settings.root_path, log_config=None)
     store.close()
 
 
-for command in (remote.submit, remote.cancel, remote.rerun, remote.export):
+for command in (remote.submit, remote.cancel, remote.rerun, remote.export, comment):
     app.command()(command)
 
 

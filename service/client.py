@@ -177,6 +177,10 @@ class Client:
             tell(event)
         return self.report(sweep_id)
 
+    def comment(self, sweep_id: str) -> str:
+        """A sweep as a comment on a pull request, in Markdown."""
+        return self._ask(lambda: self._http.get(f"/v1/sweeps/{sweep_id}/comment.md")).text
+
     # --- lists and files ---------------------------------------------------------------------------------------------
 
     def cells(self, sweep_id: str) -> Iterator[Json]:

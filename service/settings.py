@@ -183,6 +183,25 @@ class Settings(BaseSettings):
     )
     metrics_need_key: bool = Field(default=True, description="`/metrics` needs a key once there is one.")
 
+    public_url: str | None = Field(
+        default=None,
+        description="Address under which people reach the controller, for links in alerts; with the path of a proxy.",
+    )
+    alerts_to_private_addresses: bool = Field(
+        default=False, description="Webhooks may lead to addresses that not everybody can reach."
+    )
+
+    @field_validator("public_url")
+    @classmethod
+    def _plain_url(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        extra = parts.query or parts.fragment or parts.username or parts.password
+        if parts.scheme not in ("http", "https") or not parts.hostname or extra:
+            raise ValueError("write it as https://HOST or https://HOST/PATH, with nothing behind the path")
+        return url.rstrip("/")
+
     @field_validator("home")
     @classmethod
     def _resolve_home(cls, home: Path) -> Path:
@@ -228,6 +247,11 @@ class Settings(BaseSettings):
         if self.database_url is not None:
             return self.database_url
         return URL.create("sqlite", database=str(self.home / "shardproof.db")).render_as_string(hide_password=False)
+
+    @property
+    def root_path(self) -> str:
+        """The path that a proxy puts this application under, and takes away again; empty without one."""
+        return "" if self.public_url is None else urlsplit(self.public_url).path
 
     @property
     def recorded(self) -> Recorded | None:

@@ -259,7 +259,8 @@ def test_less_may_be_better_and_nothing_owed(
     [
         (
             ["startup", "--quick"],
-            "--quick is for residual and fallback and full-graph and dispatch and reads; leave it out for startup",
+            "--quick is for residual and fallback and full-graph and dispatch and reads and regression and pages; "
+            "leave it out for startup",
         ),
         (["full-graph", "--deep"], "--deep is for fallback; leave it out for full-graph"),
         (["residual", "--repeats", "2"], "--repeats is for startup; leave it out for residual"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from service.api import alert_examples as of_alerts
 from service.api import series_examples as of_series
 
 
@@ -181,6 +182,7 @@ _FIRE = {
 }
 
 BODIES: dict[str, Any] = {
+    **of_alerts.BODIES,
     **of_series.BODIES,
     "create_schedule": {
         "name": "nightly",
@@ -198,6 +200,7 @@ BODIES: dict[str, Any] = {
 }
 
 ANSWERS: dict[str, Any] = {
+    **of_alerts.ANSWERS,
     **of_series.ANSWERS,
     "create_schedule": {**_SCHEDULE, "matrix": _MATRIX},
     "list_schedules": {"schedules": [_SCHEDULE], "next": None},

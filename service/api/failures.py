@@ -134,6 +134,7 @@ FAILURES = {
         "no sweep can start at present",
         "Ray is not there yet; sweeps that are submitted wait for it",
     ),
+    "unknown-webhook": Failure(HTTPStatus.NOT_FOUND, "there is no such webhook", "there is no webhook 'nope'"),
     "unknown-key": Failure(HTTPStatus.NOT_FOUND, "there is no such key", "there is no key 'nope'"),
     "too-many-streams": Failure(
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -164,6 +165,7 @@ OF_A_PARAMETER = {
     "cell_id": ("unknown-cell",),
     "run_id": ("unknown-run",),
     "key_id": ("unknown-key",),
+    "webhook_id": ("unknown-webhook",),
     "series_id": ("unknown-series",),
     "name": ("unknown-schedule",),
     "path": ("unknown-artifact", "artifacts-removed"),
@@ -177,6 +179,7 @@ OF_AN_OPERATION = {
     "submit_sweep": (*_MATRIX, "idempotency-key-reused"),
     "preview_sweep": _MATRIX,
     "create_key": ("invalid-request",),
+    "create_webhook": ("invalid-request",),
     "change_key": ("invalid-request", "if-match-needed", "changed-since"),
     "create_schedule": (*_MATRIX, "name-taken", "invalid-request"),
     "change_schedule": (*_MATRIX, "if-match-needed", "changed-since", "invalid-request"),

@@ -6,6 +6,7 @@ says so (``service.api.principal.ADMIN_ONLY``); the few that need none are liste
 
 from __future__ import annotations
 
+import base64
 import logging
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -38,7 +39,12 @@ FOR_READERS = ("/logout",)
 
 PUBLIC_FOLDERS = ("/static/",)
 METRICS = "/metrics"
+FEED = "/feed.atom"
+"""Feed readers know of passwords alone, so here a key may come as one. Nowhere else: a browser that was given a
+password sends it along with whatever another site's page asks for."""
+
 COOKIE = "shardproof_session"
+BEARER, BASIC = "bearer", "basic"
 
 STRANGERS_PER_MINUTE = 120
 """Requests that an address may make without a key that opens something."""
@@ -95,18 +101,20 @@ class Guard:
             principal = self._identified(request)
         except Refused as refused:
             self._count(self._by_address, _address(request))
-            raise _unauthorized(str(refused)) from refused
+            raise _unauthorized(str(refused), _challenge(request)) from refused
         self._count(self._by_key, str(principal.key_id))
         return principal
 
     def _identified(self, request: Request) -> Principal:
-        written = request.headers.get("authorization")
-        if written is not None:
-            kind, _, key = written.partition(" ")
-            if kind.lower() != "bearer":
-                raise Refused("the Authorization header has to be: Bearer KEY")
-            return self._keyring.whose(key.strip())
+        kind, value = _authorization(request)
         session = request.cookies.get(COOKIE)
+        if kind == BEARER:
+            return self._keyring.whose(value)
+        if kind == BASIC and route_path(request) == FEED:
+            return self._keyring.whose(_password(value))
+        # A browser that was given a password for the feed brings it along to the pages.
+        if kind and not (kind == BASIC and session is not None):
+            raise Refused("the Authorization header has to be: Bearer KEY")
         if session is not None:
             return self._keyring.whose_session(session)
         raise Refused("this needs an API key: send it as Authorization: Bearer KEY, or log in at /login")
@@ -116,7 +124,7 @@ class Guard:
             check_scope(principal, KeyScope.READ)
             return
         check_scope(principal, KeyScope.READ if route_path(request) in FOR_READERS else KeyScope.SUBMIT)
-        if "authorization" in request.headers:
+        if principal.csrf is None and _authorization(request)[0] == BEARER:
             return
         # What follows a browser would send along wherever the page came from that asks it to.
         check_origin(request)
@@ -192,8 +200,29 @@ def _address(request: Request) -> str:
     return request.client.host if request.client is not None else "unknown"
 
 
-def _unauthorized(detail: str) -> ProblemError:
-    return ProblemError(HTTPStatus.UNAUTHORIZED, "key-needed", detail, headers={"WWW-Authenticate": "Bearer"})
+def _authorization(request: Request) -> tuple[str, str]:
+    """Scheme, in small letters, and what follows it; both empty where there is none."""
+    kind, _, value = request.headers.get("authorization", "").partition(" ")
+    return kind.lower(), value.strip()
+
+
+def _password(value: str) -> str:
+    """
+    Raises:
+        Refused: if it is no name and password (RFC 7617).
+    """
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except ValueError as error:
+        raise Refused("the Authorization header has to be: Basic, with any name and a key as the password") from error
+
+
+def _challenge(request: Request) -> str:
+    return 'Basic realm="Shardproof: any name, a key as the password"' if route_path(request) == FEED else "Bearer"
+
+
+def _unauthorized(detail: str, challenge: str) -> ProblemError:
+    return ProblemError(HTTPStatus.UNAUTHORIZED, "key-needed", detail, headers={"WWW-Authenticate": challenge})
 
 
 def _refusal(request: Request, error: ProblemError) -> Response:
@@ -201,6 +230,7 @@ def _refusal(request: Request, error: ProblemError) -> Response:
     path = route_path(request)
     is_page = request.method == "GET" and "text/html" in request.headers.get("accept", "")
     if error.status_code == HTTPStatus.UNAUTHORIZED and is_page and not path.startswith("/v1/"):
-        login = f"{request.scope.get('root_path', '')}/login?next={quote(path, safe='/')}"
+        asked = path + (f"?{request.url.query}" if request.url.query else "")
+        login = f"{request.scope.get('root_path', '')}/login?next={quote(asked, safe='/')}"
         return RedirectResponse(login, HTTPStatus.SEE_OTHER)
     return error_response(request, error)

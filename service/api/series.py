@@ -171,7 +171,7 @@ def _behind(after: str) -> tuple[float, str, int]:
 
 
 _COLUMNS = ("id", "at", "figure", "value", "lowest", "highest", "repeats", "baseline", "sweep_id", "cell_id", "run_id")
-_VERSIONS = ("vllm", "torch", "ray", "python")
+_VERSIONS = ("vllm", "torch", "ray", "python", "driver")
 _CSV: dict[int | str, dict[str, Any]] = {
     HTTPStatus.OK: {"description": "The points", "content": {"text/csv": {"schema": {"type": "string"}}}}
 }

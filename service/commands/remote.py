@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from sqlalchemy.orm import Session
 
 from service import console as show
 from service.client import Client
@@ -17,6 +19,7 @@ from service.commands.inputs import read_bytes, write_bytes
 from service.commands.key_header import VARIABLE
 from service.commands.refused import Refused
 from service.exports import EXPORTS, Format
+from service.exports.baselines import with_baselines
 from service.report import stored_report
 from service.settings import Settings
 from service.store import open_store
@@ -93,7 +96,12 @@ def export(
     files = {form: path for form, path in wanted.items() if path is not None}
     if not files:
         raise Refused(f"nothing to write; add {', '.join(f'--{form} FILE' for form in wanted)}")
-    report = report_of(sweep, url)
+    if url is not None:
+        with _client(url) as client:
+            for form, path in files.items():
+                write_bytes(path, client.export(sweep, form))
+        return
+    report = _stored(sweep, lambda session: with_baselines(session, stored_report(session, sweep)))
     for form, path in files.items():
         write_bytes(path, EXPORTS[form].write(report))
 
@@ -103,10 +111,15 @@ def report_of(sweep: str, url: str | None) -> dict[str, Any]:
     if url is not None:
         with _client(url) as client:
             return client.report(sweep)
+    return _stored(sweep, lambda session: stored_report(session, sweep))
+
+
+def _stored(sweep: str, read: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
+    """What ``read`` finds in the local store."""
     store = open_store(Settings().store_url)
     try:
         with store.reading() as session:
-            return stored_report(session, sweep)
+            return read(session)
     except UnknownRecord as error:
         raise Refused(f"{error}; `shardproof run` prints the id of each sweep") from error
     finally:

@@ -1,4 +1,4 @@
-"""What a page can have done to a sweep. The guard has looked at the key, the origin and the form's token before."""
+"""What a page can have done to a sweep or a cell. The guard has looked at key, origin and form token before."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ def clone_sweep(
     return _back(clone(sweep_id, store, settings, controller))
 
 
-def _back(sweep_id: str) -> RedirectResponse:
-    """To the sweep's page, relative as all links of pages are."""
-    return RedirectResponse(f"../{quote(sweep_id, safe='')}", HTTPStatus.SEE_OTHER)
+@router.post("/sweeps/{sweep_id}/cells/{cell_id}/cancel")
+def cancel_cell(sweep_id: str, cell_id: str, controller: ControllerDependency) -> RedirectResponse:
+    """End a cell before it is done."""
+    controller.cancel(sweep_id, cell_id)
+    return _back(cell_id)
+
+
+@router.post("/sweeps/{sweep_id}/cells/{cell_id}/rerun")
+def rerun_cell(sweep_id: str, cell_id: str, controller: ControllerDependency) -> RedirectResponse:
+    """Run a cell again, whatever its verdict."""
+    controller.rerun(sweep_id, [cell_id])
+    return _back(cell_id)
+
+
+def _back(name: str) -> RedirectResponse:
+    """To the page of a sweep or a cell, relative as all links of pages are."""
+    return RedirectResponse(f"../{quote(name, safe='')}", HTTPStatus.SEE_OTHER)

@@ -9,8 +9,9 @@ from typing import Any
 NONE = "-"
 """In an address: no axis here."""
 
-MOST_COLUMNS = 30
-"""An axis with more values makes rows: a page is scrolled downwards sooner than to the side."""
+FEW_COLUMNS, MOST_COLUMNS = 6, 30
+"""An axis with more values than the first makes columns, so that a page is not long; with more than the second rows, as
+a page is scrolled downwards sooner than to the side."""
 
 UNWRITTEN = "default"
 """Stands for a setting that a cell does not have; a text that is written would stand in quotes."""
@@ -49,15 +50,16 @@ def axes_of(cells: Sequence[Written], matrix: Mapping[str, Any]) -> list[Axis]:
 def layout_of(axes: Sequence[Axis], cells: Sequence[Written], x: str = "", y: str = "", by: str = "") -> Layout:
     """Where ``x``, ``y`` and ``by`` name axes, these; what is empty or unknown is chosen.
 
-    Axes with more values are chosen before others, so that few cells share a place, and the longest makes the columns
-    unless it is very long. A third one makes small multiples where cells would still share a place.
+    Axes with more values are chosen before others, so that few cells share a place. Of two the first makes the rows; a
+    long one makes the columns, unless it is very long. A third one makes small multiples where cells would still share
+    a place.
     """
     longest = sorted(axes, key=lambda axis: -len(axis.values))
     named = [_named(axes, key) for key in (y, x, by)]
     free = [axis for axis in longest if axis not in named]
     rows, columns = named[0], named[1] if named[1] is not named[0] else None
     if rows is None and columns is None and NONE not in (x, y):
-        rows, columns = _pair(free)
+        rows, columns = _pair(axes, free)
     else:
         rows = rows or (None if y == NONE else _take(free))
         columns = columns or (None if x == NONE else _take(free))
@@ -67,12 +69,14 @@ def layout_of(axes: Sequence[Axis], cells: Sequence[Written], x: str = "", y: st
     return Layout(columns, rows, facets)
 
 
-def _pair(longest: Sequence[Axis]) -> tuple[Axis | None, Axis | None]:
-    """Rows and columns. Of two axes of one length the first makes the rows."""
+def _pair(axes: Sequence[Axis], longest: Sequence[Axis]) -> tuple[Axis | None, Axis | None]:
+    """Rows and columns."""
     if len(longest) < 2:
         return (longest[0] if longest else None), None
     first, second = longest[:2]
-    if len(first.values) == len(second.values) or len(first.values) > MOST_COLUMNS:
+    if FEW_COLUMNS < len(first.values) <= MOST_COLUMNS:
+        return second, first
+    if len(first.values) > MOST_COLUMNS or axes.index(first) < axes.index(second):
         return first, second
     return second, first
 

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter
+from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse
 
 from service.api.dependencies import SettingsDependency, StoreDependency
@@ -25,7 +26,7 @@ from service.store import Store, repositories
 from service.store.glance_records import CellGlance
 from service.store.records import CellRecord, LivePhase, RunRecord, RunSummary, SweepRecord
 from service.store.repositories import glances, pages, series
-from service.store.series_records import PointRecord
+from service.store.series_records import OutcomeRecord, PointRecord
 from workers.artifacts import ArtifactsError
 
 MOST_FILES = 500
@@ -45,6 +46,7 @@ class _Stored:
     live: Sequence[LivePhase]
     points: Mapping[str, Sequence[PointRecord]]
     series_id: str | None
+    before: OutcomeRecord | None
 
 
 @router.get("")
@@ -70,6 +72,7 @@ def _stored(store: Store, sweep_id: str, cell_id: str) -> _Stored:
         sweep = repositories.get_sweep(session, sweep_id)
         cell = repositories.get_cell(session, sweep_id, cell_id)
         original = cell if cell.duplicate_of is None else repositories.get_cell(session, sweep_id, cell.duplicate_of)
+        series_id = series.series_of_cell(session, sweep_id, cell_id)
         return _Stored(
             after=glances.newest_event(session, sweep_id),
             sweep=sweep,
@@ -78,9 +81,17 @@ def _stored(store: Store, sweep_id: str, cell_id: str) -> _Stored:
             run=pages.latest_run(session, sweep_id, original.id),
             attempts=pages.page_of_attempts(session, sweep_id, original.id, 0, MOST_ATTEMPTS),
             points=series.points_of_sweep(session, sweep_id, TIMES),
-            series_id=series.series_of_cell(session, sweep_id, cell_id),
+            series_id=series_id,
+            before=None if series_id is None else _before(session, series_id, original),
             live=[] if cell.state.ended else repositories.latest_phases(session, sweep_id),
         )
+
+
+def _before(session: Session, series_id: str, cell: CellRecord) -> OutcomeRecord | None:
+    """What became of the series last before this cell was run."""
+    if cell.started_at is None:
+        return None
+    return next(iter(series.outcomes_of(session, series_id, 1, before=cell.started_at)), None)
 
 
 def _context(stored: _Stored, settings: Settings) -> dict[str, Any]:
@@ -91,6 +102,7 @@ def _context(stored: _Stored, settings: Settings) -> dict[str, Any]:
         "page": view,
         "sweep": stored.sweep,
         "series_id": stored.series_id,
+        "before": stored.before,
         "after": stored.after,
         "run_id": None if stored.run is None else stored.run.id,
         "attempts": stored.attempts,

@@ -41,13 +41,15 @@ def change(now_s: float | None, baseline_s: float | None) -> Change | None:
     return Change(ratio, f"f{steps}", f"▼{NBSP}{percent}", f"{percent} faster than its baseline")
 
 
+_FROM = [f"{step * 100:.0f}{NBSP}%" for step in STEPS]
+
 LEGEND = (
-    ("f3", f"▼ {STEPS[2]:.0%} faster and more"),
-    ("f2", f"▼ {STEPS[1]:.0%}"),
-    ("f1", f"▼ {STEPS[0]:.0%}"),
+    ("f3", f"▼ {_FROM[2]} faster and more"),
+    ("f2", f"▼ {_FROM[1]}"),
+    ("f1", f"▼ {_FROM[0]}"),
     ("d0", "no change, or no baseline"),
-    ("d1", f"▲ {STEPS[0]:.0%}"),
-    ("d2", f"▲ {STEPS[1]:.0%}"),
-    ("d3", f"▲ {STEPS[2]:.0%} slower and more"),
+    ("d1", f"▲ {_FROM[0]}"),
+    ("d2", f"▲ {_FROM[1]}"),
+    ("d3", f"▲ {_FROM[2]} slower and more"),
 )
 """Shades with what they stand for, from faster to slower."""

@@ -18,7 +18,10 @@ STYLES = ("style.css", "sweep.css", "cell.css")
 
 
 def render_static(report: Mapping[str, Any]) -> str:
-    """The page of a report, its styles inside, without scripts."""
+    """The page of a report, its styles inside, without scripts.
+
+    ``baselines`` of it, where they are there, shade the cells as on their page, see ``service.exports.baselines``.
+    """
     head = _head(report["sweep"])
     cells = report["cells"]
     anchors = {cell["id"]: f"cell-{place}" for place, cell in enumerate(cells, start=1)}
@@ -26,6 +29,7 @@ def render_static(report: Mapping[str, Any]) -> str:
         [glance_of(cell, head.id) for cell in cells],
         {cell["id"]: figures_in(cell) for cell in cells},
         lambda glance: f"#{anchors[glance.id]}",
+        report.get("baselines"),
     )
     # Our own files, and the one text in a page that must not be escaped.
     styles = Markup("\n".join((STATIC / name).read_text(encoding="utf-8") for name in STYLES))

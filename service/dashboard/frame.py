@@ -44,10 +44,6 @@ class Frame:
     may_change: bool = False
     who: str = ""
 
-    def has(self, path: str) -> bool:
-        """Is there a page at this path?"""
-        return any(entry.path == path for entry in self.entries)
-
 
 BARE = Frame()
 """Of a page that nobody has been let in to."""

@@ -69,6 +69,7 @@ def _form(where: str, refused: str | None, status: int = HTTPStatus.OK) -> HTMLR
     return html(render("login.html", BARE, next=where, refused=refused), status)
 
 
-def _own(path: str) -> str:
-    """``path`` as one of this application's: whatever it says, it leads nowhere else."""
-    return quote("/" + path.lstrip("/\\"), safe="/-._~")
+def _own(where: str) -> str:
+    """``where``, a path with or without a query, as one of this application's: it leads nowhere else."""
+    path, mark, query = where.partition("?")
+    return quote("/" + path.lstrip("/\\"), safe="/-._~") + mark + quote(query, safe="=&%+-._~")

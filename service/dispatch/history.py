@@ -19,7 +19,7 @@ from service.domain.case import Judgement, Reason
 from service.domain.figures import Figure, figure_of
 from service.domain.judge import conclude
 from service.domain.measured import Measured, begun_otherwise, measured
-from service.domain.notices import NoticeKind, basis_words, change_words, since_words, versions_words
+from service.domain.notices import NoticeKind, basis_words, change_words, shortened, since_words, versions_words
 from service.domain.regression import Condition, Judged, Rules, Turn
 from service.domain.series import Identity, identity
 from service.domain.verdict import Verdict
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _NO_OUTCOME = (Verdict.CANCELLED, Verdict.SKIPPED)
 """Of a cell that did not run there is nothing to follow."""
+
+_VERSIONS = ("vllm", "torch", "ray", "python", "driver")
 
 _NOT_TIMED = (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.INVALID_MEASUREMENT, Verdict.UNSUPPORTED)
 """Also where they are expected, there are no times that say anything."""
@@ -118,7 +120,7 @@ def _series(key: Identity, cell: CellRecord) -> NewSeries:
 def _versions(ran: Ran) -> dict[str, str]:
     found = ran.evidence.environment if ran.evidence is not None else None
     environment = found or ran.environment
-    named = {name: getattr(environment, name) for name in ("vllm", "torch", "ray", "python")}
+    named = {name: getattr(environment, name) for name in _VERSIONS}
     return {name: version for name, version in named.items() if version is not None}
 
 
@@ -190,7 +192,7 @@ def _failure(session: Session, ran: Ran, outcome: NewOutcome, before: OutcomeRec
         figure=None,
         sweep_id=outcome.sweep_id,
         cell_id=outcome.cell_id,
-        what=f"{ran.cell.name}: {reason}",
+        what=shortened(f"{ran.cell.name}: {reason}"),
         since_sweep_id=outcome.sweep_id,
         versions_before=compared.versions if compared else {},
         versions_after=outcome.versions,

@@ -11,6 +11,8 @@ from service.domain.figures import Figure, shown
 from service.domain.regression import Judged
 from service.domain.wording import listing
 
+_LONGEST = 1000
+
 
 class NoticeKind(StrEnum):
     """``suspected`` may still be chance. ``hang``: a failure that came of an engine that did not end in time."""
@@ -41,11 +43,14 @@ def versions_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """``vllm 0.30.0 → 0.31.0``; that they are the same, or not known, where it is so."""
     if not before or not after:
         return "the versions before are not known"
-    names = dict.fromkeys((*before, *after))
-    changed = [
-        f"{name} {before.get(name)} → {after.get(name)}" for name in names if before.get(name) != after.get(name)
-    ]
+    known = [name for name in before if name in after]
+    changed = [f"{name} {before[name]} → {after[name]}" for name in known if before[name] != after[name]]
     return listing(changed) if changed else "with the same versions"
+
+
+def shortened(text: str) -> str:
+    """A sentence that is sent about: what an engine wrote last may be very long, and stands with its cell."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def since_words(sweep_id: str, at: float) -> str:

@@ -24,6 +24,8 @@ _TO_SIGMA = 1.4826
 _OF_MEDIAN = math.pi / 2
 """The median of m values scatters like the mean of m / (pi / 2)."""
 
+_SPIKE = 1.5
+
 _SMALLEST = 1e-9
 """Stands for what took no time at all."""
 
@@ -191,7 +193,9 @@ class _History:
         best, strongest = 0, 0.0
         for count in range(1, min(len(away), self.rules.together) + 1):
             newest = away[-count:]
-            mean = sum(newest) / count
+            # One of them that is far out, a spike, counts for little more than its neighbours.
+            most = _SPIKE * statistics.median_low(newest)
+            mean = sum(min(one, most) for one in newest) / count
             seen = baseline.highest if sign > 0 else -baseline.lowest
             clear = min(newest[-in_a_row:]) > least / 2
             strength = mean / baseline.error(count)
@@ -280,7 +284,7 @@ def _noise(away: Sequence[float]) -> float:
     robust = _TO_SIGMA * statistics.median(abs(one) for one in away)
     near = [one for one in away if abs(one) <= 3 * robust] if robust > 0 else list(away)
     # Of few values it is uncertain, and an alarm for nothing costs more than a night more.
-    return math.sqrt(sum(one * one for one in near) / (len(near) - 1)) * (1 + 3 / len(near))
+    return math.sqrt(sum(one * one for one in near) / (len(near) - 1)) * (1 + 4 / len(near))
 
 
 def _mean(nights: Sequence[Night]) -> float:

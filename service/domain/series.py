@@ -61,12 +61,13 @@ def identity(
         preload: engines are forked from a process that has imported vLLM, so that their times hold no imports.
     """
     written = {key: value for key, value in requested.items() if key.partition(".")[0] != reserved.EVAL}
-    settings = {key: _resolved(key, value, effective) for key, value in sorted(written.items())}
+    # Masked first: a token that is renewed begins no series.
+    settings = masked({key: _resolved(key, value, effective) for key, value in sorted(written.items())})
     name = str(settings.pop(reserved.ENVIRONMENT, DEFAULT))
     resolved = {field: getattr(shape, field) for field in _RESOLVED}
     machine = [environment.device, environment.devices, environment.cores]
     key = digest({"settings": settings, "shape": resolved, "environment": name, "machine": machine, "preload": preload})
-    return Identity(key, masked(settings), name, environment.device, environment.devices, environment.cores)
+    return Identity(key, settings, name, environment.device, environment.devices, environment.cores)
 
 
 def _resolved(key: str, written: Any, effective: Mapping[str, Any]) -> Any:

@@ -185,5 +185,6 @@ class EventRow(Base):
 
 
 # Tables in modules of their own; who has this module has all of them.
+from service.store import alert_models as alert_models  # noqa: E402
 from service.store import schedule_models as schedule_models  # noqa: E402
 from service.store import series_models as series_models  # noqa: E402

@@ -13,7 +13,7 @@ from service.domain.regression import Condition
 from service.domain.verdict import Verdict
 
 Versions = Mapping[str, Any]
-"""What an outcome was measured with: ``vllm``, ``torch``, ``ray``, ``python``. What is not known is not in it."""
+"""What an outcome was measured with: ``vllm``, ``torch``, ``ray``, ``python``, ``driver``; where known."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from store.samples import add_sweep
 from api.client import Client, make_client
 from api.keyed import bearer, make_key
 from api.test_problems import assert_problem
+from service.api.guard import FEED
 from service.domain.keys import Scope
 from service.keyring import Keyring
 from service.store import Store
@@ -47,7 +48,7 @@ def test_no_route_is_reached_without_a_key(client: Client, store: Store) -> None
             assert response.status_code != 401, path
             continue
         assert_problem(response, 401, "key-needed")
-        assert response.headers["WWW-Authenticate"] == "Bearer"
+        assert response.headers["WWW-Authenticate"].partition(" ")[0] == ("Basic" if path == FEED else "Bearer")
 
 
 def test_a_route_that_says_nothing_is_guarded_by_its_method(client: Client, store: Store) -> None:

@@ -81,3 +81,15 @@ def test_what_the_operator_alone_may_set_is_not_submitted_again_from_a_page(
     with store.transaction() as session:
         repositories.create_sweep(session, replace(new_sweep("20260101-000000-abcdef"), matrix=matrix), [])
     assert_problem(client.post("/sweeps/20260101-000000-abcdef/clone", headers=OWN), 422, "invalid-matrix")
+
+
+def test_a_cell_is_cancelled_and_run_again_from_its_page(sweep: tuple[Client, str], store: Store) -> None:
+    client, sweep_id = sweep
+    path = f"/sweeps/{sweep_id}/cells/id-a"
+    for action, state in (("cancel", "cancelled"), ("rerun", "queued")):
+        (where,) = [form["action"] for form in Page(client.get(path).text).named("form")]
+        assert where == f"id-a/{action}"
+        response = client.post(f"{path}/{action}", headers=OWN)
+        assert (response.status_code, response.headers["Location"]) == (303, "../id-a")
+        with store.reading() as session:
+            assert repositories.get_cell(session, sweep_id, "id-a").state == state

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from api.client import Client, make_client
@@ -221,19 +223,25 @@ def test_files_lead_to_where_they_can_be_had(store: Store, tmp_path: Any) -> Non
     assert "engine.log log, 5 B" in page.text
 
 
-def test_a_cell_leads_to_its_series_where_there_is_a_page_of_it(client: Client, store: Store) -> None:
-    add_sweep(store, cells=1)
+def add_outcome(store: Store, sweep_id: str, at: datetime) -> None:
     with store.transaction() as session:
-        new = NewOutcome("s1", SWEEP, "c0", None, series_time(), Verdict.PASS, True, {})
+        new = NewOutcome("s1", sweep_id, "c0", None, at, Verdict.PASS, True, {})
         outcomes.add_outcome(session, series(), new)
-    there = client.get("/trends/").status_code == 200
-    assert ("../../../trends/s1" in Page(client.get(PAGE).text).attributes("href")) is there
 
 
-def series_time() -> Any:
-    from datetime import UTC, datetime
-
-    return datetime(2026, 11, 30, 3, tzinfo=UTC)
+def test_a_cell_leads_to_its_series_and_to_the_time_before(client: Client, store: Store) -> None:
+    add_sweep(store, cells=1)
+    finish(store, "c0", evidence())
+    add_outcome(store, SWEEP, datetime.now(UTC))
+    links = Page(client.get(PAGE).text).attributes("href")
+    assert "../../../trends/s1" in links
+    assert client.get("/trends/s1").status_code == 200
+    assert not [link for link in links if "compare" in link]
+    add_sweep(store, "earlier", cells=1)
+    add_outcome(store, "earlier", datetime(2026, 11, 29, 3, tzinfo=UTC))
+    (link,) = [link for link in Page(client.get(PAGE).text).attributes("href") if "compare" in link]
+    assert unquote(link) == f"../../../compare?a=earlier/c0&b={SWEEP}/c0"
+    assert client.get(link.removeprefix("../../..")).status_code == 200
 
 
 @pytest.mark.parametrize("path", [f"/sweeps/{SWEEP}/cells/nope", "/sweeps/nope/cells/c0", f"{PAGE}x/table"])

@@ -24,8 +24,11 @@ def keys(*axes: Axis, **asked: str) -> tuple[str | None, ...]:
     return tuple(None if axis is None else axis.key for axis in (layout.y, layout.x, layout.by))
 
 
-def test_the_longest_axis_makes_the_columns() -> None:
-    assert keys(LONG, SHORT) == ("s", "l", None)
+def test_a_long_axis_makes_the_columns_and_else_the_second() -> None:
+    assert keys(LONG, SHORT) == ("l", "s", None)
+    assert keys(SHORT, LONG) == ("s", "l", None)
+    many = Axis("m", tuple(map(str, range(7))))
+    assert keys(many, SHORT) == ("s", "m", None)
     assert keys(SHORT, OTHER) == ("s", "o", None)
     assert keys(SHORT, OTHER, LONG) == ("s", "l", "o")
     assert keys(SHORT) == ("s", None, None)

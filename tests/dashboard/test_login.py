@@ -47,6 +47,23 @@ def test_a_page_without_a_session_leads_to_the_form_and_back(client: Client, sto
     assert log_in(client, key, str(fields["next"])).headers["Location"] == "/sweeps/a%20b"
 
 
+def test_what_was_chosen_on_the_page_is_still_there_after_logging_in(client: Client, store: Store) -> None:
+    key = make_key(store)
+    asked = "/sweeps/x?value=dtype%3D%22a+b%22&changed=1"
+    response = client.get(asked, headers=HTML)
+    fields = Page(client.get(response.headers["Location"]).text).named("input")
+    (where,) = [str(field["value"]) for field in fields if field["name"] == "next"]
+    assert log_in(client, key, where).headers["Location"] == asked
+
+
+@pytest.mark.parametrize("where", ["//evil.example?a", "/\\evil.example?//b", "?next=//evil.example", "/a?b\r\nX: y"])
+def test_no_query_leads_elsewhere(client: Client, store: Store, where: str) -> None:
+    location = log_in(client, make_key(store), where).headers["Location"]
+    assert location.startswith("/")
+    assert not location.startswith(("//", "/\\"))
+    assert "\n" not in location
+
+
 def test_programs_are_told_in_a_problem_document(client: Client, store: Store) -> None:
     make_key(store)
     assert_problem(client.get("/"), 401, "key-needed")

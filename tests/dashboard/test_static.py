@@ -7,8 +7,10 @@ from rich.console import Console
 from store.samples import SWEEP, add_sweep, arm_report, evidence, finish, times
 
 from dashboard.page import Page
+from dashboard.test_sweep_page import hold_against
 from service.console import print_report
 from service.dashboard import render_static
+from service.exports.baselines import with_baselines
 from service.report import stored_report
 from service.store import Store
 from workers.protocol import Compile, Failure, Outcome, Role, TimedStart
@@ -96,3 +98,12 @@ def test_a_run_that_left_nothing_says_why(store: Store) -> None:
     report = report_of(store)
     report["cells"][0]["failure"] = "the actor died"
     assert "✗ the actor died" in Page(render_static(report)).text
+
+
+def test_cells_are_shaded_by_what_they_were_held_against(store: Store) -> None:
+    add_sweep(store)
+    finish(store, "c0", evidence(compile=Compile(cold=times(24.0), warm=None)))
+    hold_against(store, "c0", 24.0, 20.0)
+    with store.reading() as session:
+        html = render_static(with_baselines(session, stored_report(session, SWEEP)))
+    assert "slower than its baseline" in Page(html).text

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.environment import differing
+from workers.probes.driver import driver_version
 from workers.protocol import Catalogue, Diagnosis, Environment, KeyInfo, Patch, PatchMode
 from workers.protocol.environments import MARK
 
@@ -35,6 +36,7 @@ def environment() -> Environment:
         devices=devices,
         cores=len(os.sched_getaffinity(0)),
         address=_address(),
+        driver=driver_version() if devices else None,
     )
 
 

@@ -19,6 +19,7 @@ class Environment(Message):
     """Where evidence was taken. ``device`` is ``cpu`` or the accelerator's name; ``devices`` counts accelerators.
 
     ``address``: of an engine environment that was built for it, what it is made of; ``None`` in the default one.
+    ``driver``: the accelerators' own, where there are any and it says which it is.
     """
 
     vllm: str
@@ -29,6 +30,7 @@ class Environment(Message):
     devices: int
     cores: int
     address: str | None = None
+    driver: str | None = None
 
 
 class Catalogue(Message):

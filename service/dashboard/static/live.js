@@ -9,6 +9,8 @@ const view = document.getElementById("live");
 const connection = document.getElementById("connection");
 const ASK_MS = Number(view.dataset.every || 2000);
 const AT_MOST_EVERY_MS = 1000;
+// What becomes of a cell after the last event of its run is no event of its own.
+const AT_LEAST_EVERY_S = 5;
 let seen = Number(view.dataset.after || 0);
 let shownAt = performance.now();
 let due = null;
@@ -92,6 +94,7 @@ function tick() {
   for (const span of view.querySelectorAll("[data-elapsed]")) {
     span.textContent = `${(Number(span.dataset.elapsed) + passed).toFixed(1)}\u00a0s`;
   }
+  if (passed >= AT_LEAST_EVERY_S && !document.hidden && !over()) refreshSoon();
 }
 
 document.addEventListener("visibilitychange", () => {

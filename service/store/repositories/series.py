@@ -335,6 +335,7 @@ def notices(
     kinds: Sequence[NoticeKind] | None = None,
     series_id: str | None = None,
     after: int | None = None,
+    sweep_id: str | None = None,
 ) -> list[NoticeRecord]:
     """Newest first; with ``before`` only those older than that notice, with ``after`` only newer ones."""
     query = select(NoticeRow).order_by(NoticeRow.id.desc()).limit(limit)
@@ -346,6 +347,8 @@ def notices(
         query = query.where(NoticeRow.kind.in_(kinds))
     if series_id is not None:
         query = query.where(NoticeRow.series_id == series_id)
+    if sweep_id is not None:
+        query = query.where(NoticeRow.sweep_id == sweep_id)
     return [_notice(row) for row in session.scalars(query)]
 
 

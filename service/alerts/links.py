@@ -1,0 +1,23 @@
+"""Absolute addresses of pages, for texts that are read elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True)
+class Links:
+    """``base``: where the controller is reached, without a slash at its end; ``None`` where nobody said it."""
+
+    base: str | None
+
+    def sweep(self, sweep_id: str) -> str | None:
+        return None if self.base is None else f"{self.base}/sweeps/{_part(sweep_id)}"
+
+    def cell(self, sweep_id: str, cell_id: str) -> str | None:
+        return None if self.base is None else f"{self.base}/sweeps/{_part(sweep_id)}/cells/{_part(cell_id)}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
