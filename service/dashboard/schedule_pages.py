@@ -14,7 +14,7 @@ from starlette.responses import Response as Answer
 
 from service.admission import admit
 from service.api import schedules as api
-from service.api.dependencies import SettingsDependency, StoreDependency
+from service.api.dependencies import ControllerDependency, SettingsDependency, StoreDependency
 from service.api.schedules import NewSchedule, ScheduleChanges, SchedulerDependency
 from service.dashboard.complaints import NONE, Complaints, attempt
 from service.dashboard.forms import form
@@ -23,7 +23,7 @@ from service.dashboard.matrix_text import text_of
 from service.dashboard.pages import FrameDependency, html
 from service.dashboard.render import render
 from service.domain import cron
-from service.domain.document import parse
+from service.domain.document import Document, parse
 from service.domain.schedule import Missed
 from service.settings import Settings
 from service.store import Store, repositories
@@ -61,7 +61,7 @@ def add_schedule(
 
     def add() -> ScheduleRecord:
         given = {key: fields.get(key, "").strip() for key in ("name", "cron", "timezone", "missed")}
-        new = NewSchedule.model_validate({**given, "matrix": _tree(fields, settings)})
+        new = NewSchedule.model_validate({**given, "matrix": dict(_document(fields, settings).tree)})
         return api.create_schedule(request, Response(), store, settings, new)
 
     done = attempt(add)
@@ -80,13 +80,24 @@ def show_schedule(name: str, store: StoreDependency, frame: FrameDependency) -> 
 
 @router.post("/schedules/{name}")
 def change_schedule(
-    name: str, store: StoreDependency, settings: SettingsDependency, frame: FrameDependency, fields: Fields
+    name: str,
+    store: StoreDependency,
+    settings: SettingsDependency,
+    controller: ControllerDependency,
+    frame: FrameDependency,
+    fields: Fields,
 ) -> Answer:
-    """Change it as the form says, if nobody else did in between."""
+    """Change it as the form says, if nobody else did in between. Another matrix is audited before."""
 
     def change() -> ScheduleRecord:
-        given = {key: fields.get(key, "").strip() for key in ("cron", "timezone", "missed")}
-        changes = ScheduleChanges.model_validate({**given, "matrix": _tree(fields, settings)})
+        given: dict[str, object] = {key: fields.get(key, "").strip() for key in ("cron", "timezone", "missed")}
+        document = _document(fields, settings)
+        with store.reading() as session:
+            same = repositories.get_schedule(session, name).matrix == document.tree
+        if not same:
+            controller.preview(document)
+            given["matrix"] = dict(document.tree)
+        changes = ScheduleChanges.model_validate(given)
         return api.change_schedule(name, Response(), store, settings, _version(fields), changes)
 
     return _answer(store, frame, name, fields, attempt(change))
@@ -192,7 +203,7 @@ def _written(record: ScheduleRecord) -> dict[str, str]:
     }
 
 
-def _tree(fields: Mapping[str, str], settings: Settings) -> dict[str, object]:
+def _document(fields: Mapping[str, str], settings: Settings) -> Document:
     """The matrix that was written, checked while it is known where in the text everything stands.
 
     Raises:
@@ -200,7 +211,7 @@ def _tree(fields: Mapping[str, str], settings: Settings) -> dict[str, object]:
     """
     document = parse(fields.get("matrix", ""), max_bytes=settings.body_limit_bytes)
     admit(document, settings)
-    return dict(document.tree)
+    return document
 
 
 def _version(fields: Mapping[str, str]) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
+from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, JSONResponse
 
@@ -21,7 +21,7 @@ from service.dashboard.frame import Frame
 from service.dashboard.pages import HEADERS, FrameDependency, html
 from service.dashboard.render import render
 from service.dashboard.trend_chart import Chart, columns
-from service.dashboard.trend_query import Asked, asked, ranges, written
+from service.dashboard.trend_query import LINEAR, Asked, asked, ranges, written
 from service.store import Store
 from service.store.repositories import series as series_of
 from service.store.repositories import trends
@@ -51,17 +51,17 @@ _FRAME_OF_PLOT = {
 router = APIRouter(include_in_schema=False)
 
 
-@dataclass(frozen=True)
-class _Looked:
-    """What a page of a series is made of."""
+def _address(
+    figure: Annotated[Sequence[str], Query(max_length=40)] = (),
+    since: str = "",
+    until: str = "",
+    scale: str = LINEAR,
+) -> Callable[[Sequence[str]], Asked]:
+    """What the address asks for, once it is known which figures there are."""
+    return lambda known: asked(figure, known, since, until, scale)
 
-    state: SeriesState
-    known: list[str]
-    asked: Asked
-    chart: Chart
 
-
-Figures = Annotated[list[str], Query(alias="figure", max_length=40)]
+Address = Annotated[Callable[[Sequence[str]], Asked], Depends(_address)]
 
 
 @router.get("/trends/")
@@ -88,44 +88,27 @@ def machine(record: SeriesRecord) -> str:
 
 
 @router.get("/trends/{series_id}")
-def show_series(
-    series_id: str,
-    store: StoreDependency,
-    frame: FrameDependency,
-    figure: Figures = [],  # noqa: B006 - FastAPI copies it
-    since: str = "",
-    until: str = "",
-    scale: str = "linear",
-) -> HTMLResponse:
+def show_series(series_id: str, store: StoreDependency, frame: FrameDependency, address: Address) -> HTMLResponse:
     """One series over time."""
     with store.reading() as session:
         known = trends.figures_of(session, series_id)
-        wanted = asked(figure, known, since, until, scale)
-        return page_of(session, frame, series_id, known, wanted)
+        return page_of(session, frame, series_id, known, address(known))
 
 
 @router.get("/trends/{series_id}/chart")
-def show_chart(
-    series_id: str,
-    store: StoreDependency,
-    figure: Figures = [],  # noqa: B006 - FastAPI copies it
-    since: str = "",
-    until: str = "",
-    scale: str = "linear",
-) -> JSONResponse:
+def show_chart(series_id: str, store: StoreDependency, address: Address) -> JSONResponse:
     """What the page's script draws."""
     with store.reading() as session:
-        known = trends.figures_of(session, series_id)
-        found = _looked(session, series_id, known, asked(figure, known, since, until, scale))
-    return JSONResponse(columns(found.chart), headers={"Cache-Control": "no-store"})
+        _, chart = _looked(session, series_id, address(trends.figures_of(session, series_id)))
+    return JSONResponse(columns(chart), headers={"Cache-Control": "no-store"})
 
 
-def _looked(session: Session, series_id: str, known: list[str], wanted: Asked) -> _Looked:
+def _looked(session: Session, series_id: str, wanted: Asked) -> tuple[SeriesState, Chart]:
     state = series_of.state_of(session, series_id)
     stretch = Stretch(wanted.since, wanted.until)
     drawn = {name: trends.dots(session, series_id, name, stretch) for name in wanted.figures}
     changes = trends.version_changes(session, (dot.outcome for dots in drawn.values() for dot in dots))
-    return _Looked(state, known, wanted, trends_view.chart_of(wanted, drawn, changes, state))
+    return state, trends_view.chart_of(wanted, drawn, changes, state)
 
 
 def page_of(
@@ -138,20 +121,20 @@ def page_of(
     fields: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
     """The page of a series; ``complaints`` and ``fields`` are of a form that was sent and refused."""
-    looked = _looked(session, series_id, known, wanted)
-    record = looked.state.series
+    state, chart = _looked(session, series_id, wanted)
+    record = state.series
     found = trends.history(session, series_id, [*wanted.figures], Stretch(wanted.since, wanted.until), ROWS)
     whole, phases = trends_view.choices(known, wanted)
     nonce = secrets.token_urlsafe(16)
-    acceptable = trends_view.acceptable(found, looked.state.figures)
+    acceptable = trends_view.acceptable(found, state.figures)
     page = render(
         "series.html",
         frame,
         series=record,
         machine=machine(record),
         verdict=verdict_badge(record.last_verdict),
-        state=looked.state,
-        standings=trends_view.standings(looked.state),
+        state=state,
+        standings=trends_view.standings(state),
         asked=wanted,
         since="" if wanted.since is None else written(wanted.since)[:10],
         until="" if wanted.until is None else written(wanted.until)[:10],
@@ -161,15 +144,15 @@ def page_of(
             *((name, wanted.between(begin, None).query()) for name, begin in ranges(record.last_at)),
             ("all", wanted.between(None, None).query()),
         ],
-        plots=plots.plots(looked.chart),
+        plots=plots.plots(chart),
         frame_of_plot=_FRAME_OF_PLOT,
-        chart=f"{frame.up}trends/{series_id}/chart{wanted.query()}",
+        source=f"{frame.up}trends/{quote(series_id, safe='')}/chart{wanted.query()}",
         scripts=[f"{bokeh.FOLDER}/{name}" for name in bokeh.SCRIPTS],
         nonce=nonce,
-        thinned=looked.chart.thinned,
-        totals=sum(curve.total for curve in looked.chart.curves),
+        thinned=chart.thinned,
+        totals=sum(curve.total for curve in chart.curves),
         rows=trends_view.rows(found, wanted.figures),
-        labels=[curve.label for curve in looked.chart.curves],
+        labels=[curve.label for curve in chart.curves],
         points_query=wanted.rest_query(),
         notices=series_of.notices(session, NOTICES, series_id=series_id),
         acceptable=[(item.key, item.text) for item in acceptable],
@@ -198,4 +181,4 @@ def again(
     """The page of a series with a form as it was sent, and what is wrong with it."""
     with store.reading() as session:
         known = trends.figures_of(session, series_id)
-        return page_of(session, frame, series_id, known, asked((), known, "", "", "linear"), complaints, fields)
+        return page_of(session, frame, series_id, known, asked((), known, "", "", LINEAR), complaints, fields)

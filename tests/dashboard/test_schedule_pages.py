@@ -91,6 +91,19 @@ def test_a_schedule_is_changed_and_a_change_in_between_is_not_overwritten(client
     assert unsaid.status_code == 412
 
 
+def test_another_matrix_is_audited_before_it_is_taken(client: Client) -> None:
+    add(client)
+    unknown = f"{MATRIX}  tensor_paralel_size: 2\n"
+    sent = {"version": "1", **TIMES, "matrix": unknown}
+    response = client.post("/schedules/nightly", data=sent, headers=OWN)
+    assert response.status_code == 422
+    assert "line 4" in Page(response.text).text
+    assert "tensor_parallel_size" in Page(response.text).text
+    right = sent | {"matrix": unknown.replace("paralel", "parallel")}
+    assert client.post("/schedules/nightly", data=right, headers=OWN).status_code == 303
+    assert client.get("/v1/schedules/nightly").json()["matrix"]["engine"]["tensor_parallel_size"] == 2
+
+
 def test_it_is_suspended_resumed_run_and_deleted(client: Client) -> None:
     add(client)
     for step, (action, suspended) in enumerate((("suspend", True), ("resume", False)), start=1):
