@@ -12,7 +12,7 @@ from service.api.idempotency import OnceDependency
 from service.api.principal import PrincipalDependency
 from service.api.problems import RESPONSES
 from service.api.schemas import Cell, Created, EventPage, Phase, Sweep, SweepPage
-from service.report import stored_report_text
+from service.report_text import stored_report_text
 from service.store import repositories
 from service.store.records import CellRecord, LivePhase
 

@@ -30,6 +30,7 @@ from service.domain.lifecycle import (
     handle,
 )
 from service.domain.verdict import Verdict
+from service.report_text import keep_part
 from service.settings import Settings
 from service.store import repositories
 from service.store.queue_records import JobKind, JobRecord
@@ -120,6 +121,8 @@ class Courses:
         assert isinstance(after.state, State)
         evidence, failure = (found.evidence, found.failure) if found else (None, None)
         repositories.finish_run(session, run.id, after.state, evidence, failure)
+        if evidence is not None:
+            keep_part(session, run.id, evidence)
 
     def _conclude(self, session: Session, job: JobRecord, course: Course, event: Event, found: Found | None) -> None:
         repositories.release_waiting(session, job.id)

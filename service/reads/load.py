@@ -17,7 +17,9 @@ from service.domain.lifecycle import State
 from service.domain.verdict import Verdict
 from service.reads import evidence
 from service.reads.shape import Shape, Sweep
-from service.store.models import CellRow, EventRow, RunRow, SweepRow
+from service.report_evidence import reported
+from service.report_text import FORMAT
+from service.store.models import CellRow, EventRow, RunPartRow, RunRow, SweepRow
 from service.store.plain import dump_json
 from service.store.records import SweepState
 from workers.protocol import ArmSpec, BatchPlan, Role, RunSpec
@@ -43,6 +45,7 @@ CHANGES = dump_json(
         for number in range(50)
     ]
 )
+ENVIRONMENT = dump_json(evidence.ENVIRONMENT.model_dump(mode="json"))
 LITTLE = dump_json({"tensor_parallel_size": 2, "compilation_config.pass_config.enable_sp": True})
 SPEC = dump_json(
     RunSpec(
@@ -76,6 +79,9 @@ SPEC = dump_json(
         ),
     ).model_dump(mode="json")
 )
+PARTS = {
+    whole: dump_json(reported(made, kept=True)) for whole, made in ((True, evidence.whole()), (False, evidence.least()))
+}
 LEAST = dump_json(evidence.least().model_dump(mode="json"))
 WHOLE = dump_json(evidence.whole().model_dump(mode="json"))
 
@@ -101,6 +107,7 @@ def _store(connection: Connection, sweeps: Sequence[Sweep]) -> None:
         (SweepRow, [_sweep(sweep) for sweep in sweeps]),
         (CellRow, [row for sweep in sweeps for row in _cells(sweep)]),
         (RunRow, [row for sweep in sweeps for row in _runs(sweep)]),
+        (RunPartRow, [row for sweep in sweeps for row in _parts(sweep)]),
         (EventRow, [row for sweep in sweeps for row in _events(sweep)]),
     ):
         table = model.__table__
@@ -157,7 +164,7 @@ def _sweep(sweep: Sweep) -> Row:
         "owner": "host:1:1.00",
         "matrix": LITTLE,
         "timeouts": "{}",
-        "environment": dump_json(evidence.ENVIRONMENT.model_dump(mode="json")),
+        "environment": ENVIRONMENT,
     }
 
 
@@ -202,6 +209,18 @@ def _runs(sweep: Sweep) -> Iterator[Row]:
             "evidence": (WHOLE if sweep.whole else LEAST) if last and not running else None,
             "failure": None if last else "the node was lost",
         }
+
+
+def _parts(sweep: Sweep) -> Iterator[Row]:
+    for _, attempt, run_id in sweep.runs():
+        if attempt == sweep.attempts and not sweep.active:
+            yield {
+                "run_id": run_id,
+                "form": FORMAT,
+                "environment": ENVIRONMENT,
+                "patches": "{}",
+                "text": PARTS[sweep.whole],
+            }
 
 
 def _events(sweep: Sweep) -> Iterator[Row]:

@@ -148,6 +148,21 @@ class RunRow(Base):
     )
 
 
+class RunPartRow(Base):
+    """What a report says by the evidence of a run, as JSON ``text`` in the format ``form``.
+
+    ``environment``, ``patches``: what the evidence says of these, to which the report adds.
+    """
+
+    __tablename__ = "run_parts"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    form: Mapped[str]
+    environment: Mapped[dict[str, Any] | None]
+    patches: Mapped[dict[str, Any]]
+    text: Mapped[str]
+
+
 class ArmRow(Base):
     """A shared arm: its key addresses it by content, whoever needs it first runs it for all."""
 

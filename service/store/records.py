@@ -173,6 +173,18 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class RunPart:
+    """What a report says by the evidence of a run: ``text`` is JSON, ``None`` where it is to be made anew."""
+
+    run_id: str
+    cell_id: str
+    failure: str | None
+    environment: dict[str, Any] | None
+    patches: dict[str, Any] | None
+    text: str | None
+
+
+@dataclass(frozen=True)
 class ArmRecord:
     """A shared arm: one engine start whose result several cells use."""
 

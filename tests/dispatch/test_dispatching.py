@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from service.dispatch.controller import Controller
 from service.dispatch.going import MOST_WAITING
 from service.domain.lifecycle import InvalidTransition, State
 from service.domain.verdict import Verdict
+from service.report import stored_report
+from service.report_text import FORMAT, stored_report_text
 from service.settings import Settings
 from service.store import Store, repositories
 from service.store.records import RUN_LOST, RunRecord, UnknownRecord
@@ -89,6 +92,11 @@ def test_a_sweep_comes_to_its_end_with_shared_arms_and_duplicates(here: Here) ->
     with here.store.reading() as session:
         jobs = repositories.jobs_of(session, sweep)
     assert all(job.state.ended and job.owner is None for job in jobs)
+    with here.store.reading() as session:
+        parts = {part.cell_id: part.text for part in repositories.parts_of(session, sweep, FORMAT)}
+        assert stored_report_text(session, sweep) == json.dumps(stored_report(session, sweep))
+    assert parts.keys() == {"id-a", "id-dead"}
+    assert None not in parts.values(), "what a run gives for the report is made when it ends"
     # The replicated arms of two cells that differ in their environment, and one reference for both.
     assert [job.kind for job in jobs].count("arm") == 3
 

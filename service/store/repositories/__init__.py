@@ -53,6 +53,7 @@ from service.store.repositories.jobs import (
     release_waiting,
 )
 from service.store.repositories.leaders import get_leader, lead, resign
+from service.store.repositories.parts import keep_part, parts_of
 from service.store.repositories.runs import create_run, finish_run, get_run, latest_runs, runs_of, set_run_state
 from service.store.repositories.schedules import (
     change_schedule,
@@ -115,6 +116,7 @@ __all__ = [
     "jobs_needed",
     "jobs_of",
     "jobs_of_cell",
+    "keep_part",
     "latest_phases",
     "latest_runs",
     "lead",
@@ -127,6 +129,7 @@ __all__ = [
     "note_artifacts_removed",
     "open_cells",
     "outcomes",
+    "parts_of",
     "queue_cells",
     "queue_sweep",
     "ready_jobs",
