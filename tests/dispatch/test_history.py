@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
 from store.nights import night, sweep_of
 from store.samples import ENVIRONMENT, add_sweep, audited, evidence, times
 
@@ -245,3 +247,22 @@ def test_a_fault_of_this_code_costs_the_cell_nothing(nights: Nights, monkeypatch
     monkeypatch.undo()
     nights.run(20.0)
     assert len(nights.points()) == 2
+
+
+def test_it_is_the_same_on_postgresql(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault leaves the unit of work usable there too, where an error in it usually ends it."""
+
+    def fails(session: Session, *_: object) -> None:
+        session.execute(text("SELECT nothing FROM nowhere"))
+
+    store = open_store(postgres_url)
+    try:
+        nights = Nights(store, tmp_path)
+        steady(nights)
+        monkeypatch.setattr(history, "rejudge", fails)
+        assert nights.run(30.0)[0].verdict is Verdict.PASS
+        monkeypatch.undo()
+        assert [nights.run(24.0)[0].verdict for _ in range(2)] == [Verdict.PASS, Verdict.REGRESSION]
+        assert len(nights.points()) == 9
+    finally:
+        store.close()
