@@ -28,7 +28,7 @@ TAIL = 40
 
 
 def dispatch(settings: Settings, quick: bool) -> dict[str, Any]:
-    """Drive a sweep of 10,000 cells, of 100 when ``quick``. Some seconds of CPU time for each.
+    """Drive a sweep of 10,000 cells, of 100 when ``quick``. Half a second of CPU time for each, or less.
 
     Raises:
         NotMeasured: when a cell did not pass.

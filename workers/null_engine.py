@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.processes import die_with_parent
+from workers.parent import die_with_parent
 
 NAME = "null engine"
 SUFFIX = ".json.gz"

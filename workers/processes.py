@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +13,9 @@ from pathlib import Path
 
 import psutil
 
-PR_SET_PDEATHSIG = 1
+from workers.parent import PR_SET_PDEATHSIG as PR_SET_PDEATHSIG
+from workers.parent import die_with_parent as die_with_parent
+
 PR_SET_CHILD_SUBREAPER = 36
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -22,17 +23,6 @@ SCRATCH = "shpf-"
 """Prefix of scratch folders. Short: the sockets below may have 107 characters in all."""
 SEGMENTS = "shared-memory"
 """File in a scratch folder with the name prefixes of segments that C++ code made and nobody tracks."""
-
-
-def die_with_parent() -> None:
-    """Let the kernel kill this process when the thread that started it ends. Linux only.
-
-    A parent that is gone already would never be noticed, so that is looked at once more.
-    """
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
