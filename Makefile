@@ -22,8 +22,8 @@ demo: setup ## The main job: the quickstart matrix on a real engine
 	$(BIN)/shardproof demo
 
 test: setup ## All tests, those with a real engine included
-	$(BIN)/pytest -m 'not engine' $(SPREAD)
-	$(BIN)/pytest -m engine
+	$(BIN)/pytest -m 'not engine' $(SPREAD) --durations=25
+	$(BIN)/pytest -m engine --durations=25
 
 selftest: setup ## The whole catalogue of known faults against the residual check
 	$(BIN)/shardproof selftest
