@@ -21,7 +21,7 @@ PATIENCE_S = 60.0
 """Ray ends the workers of a run a little after it."""
 
 BREATHING = 2
-"""Descriptors that Ray's processes open now and then and close again. What leaks, leaks with every sweep."""
+"""Descriptors that a process opens now and then and closes again. What leaks, leaks with every run."""
 
 RAY_LOGS = "logs"
 """Folder of Ray's session: each of its workers leaves some small files there until Ray ends."""
@@ -62,7 +62,7 @@ class Left:
         opened = {self.lines[pid]: self.descriptors[pid] - before.descriptors[pid] for pid in stayed}
         more = {
             "processes": list(self.lines.values()) if len(self.lines) > len(before.lines) else [],
-            "descriptors": opened if sum(opened.values()) > BREATHING else {},
+            "descriptors": {line: more for line, more in opened.items() if more > BREATHING},
             "segments": self.segments - before.segments,
             "folders": self.folders - before.folders,
             "caches": self.caches - before.caches,
