@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -280,3 +283,20 @@ def test_another_name_is_refused() -> None:
     done = CliRunner().invoke(cli.app, ["bench", "residuals"])
     assert isinstance(done.exception, cli.Refused)
     assert str(done.exception) == f"there is no benchmark 'residuals'; choose {' or '.join(bench.NAMES)}"
+
+
+@pytest.mark.slow
+def test_a_benchmark_ends_with_the_command_that_asked_for_it(tmp_path: Path) -> None:
+    """It would go on for minutes, and start engines."""
+    command = [sys.executable, "-m", "service.launch", "bench", "residual", "--json", str(tmp_path / "found.json")]
+    environment = os.environ | {"SHARDPROOF_HOME": str(tmp_path)}
+    asking = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    measuring: list[psutil.Process] = []
+    deadline = time.monotonic() + 60
+    while not measuring and time.monotonic() < deadline:
+        children = psutil.Process(asking.pid).children()
+        measuring = [child for child in children if "workers.bench" in child.cmdline()]
+    assert measuring, "it was not started"
+    asking.kill()
+    asking.wait()
+    assert psutil.wait_procs(measuring, timeout=10)[1] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from service.domain.cell import Cell
@@ -13,6 +13,7 @@ from service.domain.fingerprint import digest
 from service.settings import Settings
 from service.tasks import evaluation_of
 from workers import arms, environment
+from workers.processes import die_with_parent
 from workers.protocol import PROTOCOL, AuditCell, AuditReply, AuditRequest, Catalogue, Check, Diagnosis
 from workers.recording import NoRecording, Recording
 from workers.zygote import client
@@ -82,7 +83,8 @@ def bench(settings: Settings, name: str, quick: bool, deep: bool = False) -> str
         reply = Path(folder) / "reply.json"
         arguments = ["-m", "workers.bench", name, "--models", str(settings.models_dir), "--reply", str(reply)]
         arguments += [option for option, asked in (("--quick", quick), ("--deep", deep)) if asked]
-        _run(settings, arguments, timeout_s=BENCH_TIMEOUT_S)
+        # A question is answered in seconds; a benchmark that nobody waits for any more would go on for minutes.
+        _run(settings, arguments, timeout_s=BENCH_TIMEOUT_S, before=die_with_parent)
         return reply.read_text()
 
 
@@ -145,8 +147,13 @@ def _ask(
 
 
 def _run(
-    settings: Settings, arguments: list[str], env: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S
+    settings: Settings,
+    arguments: list[str],
+    env: dict[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    before: Callable[[], None] | None = None,
 ) -> str:
+    """What the process prints. ``before``: done in it before anything else."""
     command = [str(settings.python), *arguments]
     try:
         done = subprocess.run(
@@ -159,6 +166,7 @@ def _run(
             errors="replace",
             timeout=timeout_s,
             check=False,
+            preexec_fn=before,
         )
     except OSError as error:
         raise EngineEnvironmentError(
