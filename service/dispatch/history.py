@@ -1,7 +1,7 @@
 """Follow each configuration over time: what a run found goes to its series, and what the series says to its verdict.
 
-It happens in the unit of work that concludes the cell. Nothing here makes a cell fail: a fault of this code is logged,
-and the cell is concluded without it.
+It happens in the unit of work that concludes the cell. Nothing here makes a cell fail: a fault of this code is logged
+and noted among the cell's reasons.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def followed(session: Session, ran: Ran, settings: Settings, now: datetime | Non
         if isinstance(error, DBAPIError) and trouble_of(error) is not None:
             raise  # The whole unit of work is tried again.
         logger.exception("series of cell %s of sweep %s", ran.cell.id, ran.cell.sweep_id)
-        return ()
+        # Its text may be a statement with all its values.
+        why = f"{type(error).__name__}, which the controller's log has in full"
+        return (Reason(None, f"not followed over time, by a fault of Shardproof's own: {why}"),)
 
 
 def with_reasons(judgement: Judgement, reasons: tuple[Reason, ...], cell: CellRecord) -> Judgement:

@@ -76,6 +76,7 @@ def test_a_rank_that_is_bound_to_nothing_is_left_alone() -> None:
         ({"GOMP_CPU_AFFINITY": "0 2 4"}, [0, 2, 4]),
         ({"OMP_PLACES": "{1,3}", "OMP_PROC_BIND": "true"}, [1, 3]),
         ({"GOMP_CPU_AFFINITY": "5", "OMP_PLACES": "{1}"}, [5]),
+        ({"KMP_AFFINITY": "granularity=fine,explicit,proclist=[0,3]", "KMP_BLOCKTIME": "5"}, [0, 3]),
         ({"OMP_NUM_THREADS": "2"}, []),
         ({}, []),
     ],
@@ -84,6 +85,7 @@ def test_cores_are_read_as_vllm_writes_them(env: dict[str, str], cores: list[int
     assert bound_to(env) == cores
 
 
-def test_cores_written_in_another_way_are_not_guessed() -> None:
-    with pytest.raises(ValueError, match="invalid literal"):
-        bound_to({"GOMP_CPU_AFFINITY": "0-3:2"})
+@pytest.mark.parametrize("written", ["0-3:2", "0,1", "all"])
+def test_cores_written_in_another_way_are_not_guessed(written: str) -> None:
+    with pytest.raises(ValueError, match=f"GOMP_CPU_AFFINITY={written}"):
+        bound_to({"GOMP_CPU_AFFINITY": written})

@@ -32,7 +32,7 @@ def run(spec: ArmSpec) -> None:
 
         hooks.watch_main()
         if spec.role is Role.REFERENCE:
-            trust_no_compiler()
+            _trust_no_compiler()
         if spec.toolchain is not None:
             toolchain.share(spec.toolchain)
     with phase("config"):
@@ -53,7 +53,7 @@ def run(spec: ArmSpec) -> None:
     os._exit(0)
 
 
-def trust_no_compiler() -> None:
+def _trust_no_compiler() -> None:
     """Run eagerly what vLLM compiles beside the model too: its small functions are compiled where they are called.
 
     Said to this process, which is the one rank of a reference, and not by a variable: a fork has imported them.

@@ -9,13 +9,18 @@ with other code, since Inductor writes loops for the number of threads.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from workers import environment
 
 THREADS = "OMP_NUM_THREADS"
-CORES = ("GOMP_CPU_AFFINITY", "OMP_PLACES")
-"""Where the cores stand, as numbers between spaces, or in braces with commas between; the first that is set counts."""
+CORES = {
+    "KMP_AFFINITY": re.compile(r".*\bproclist=\[(\d+(?:,\d+)*)\]"),
+    "GOMP_CPU_AFFINITY": re.compile(r"(\d+(?: \d+)*)"),
+    "OMP_PLACES": re.compile(r"\{(\d+(?:,\d+)*)\}"),
+}
+"""Where the cores stand, by the library that is preloaded, and how vLLM writes them; the first that is set counts."""
 
 
 def take_over() -> None:
@@ -23,8 +28,7 @@ def take_over() -> None:
 
     The rank's threads share its cores, where OpenMP would bind each to one of them.
     """
-    before = environment.imported_with
-    if before is None or os.environ.get(THREADS) == before.get(THREADS):
+    if environment.imported_with is None or THREADS not in os.environ:
         return
     import torch
 
@@ -40,5 +44,10 @@ def bound_to(env: Mapping[str, str]) -> list[int]:
     Raises:
         ValueError: where they are written in another way.
     """
-    written = next((env[name] for name in CORES if env.get(name)), "")
-    return [int(core) for core in written.strip("{}").replace(",", " ").split()]
+    for name, form in CORES.items():
+        if written := env.get(name):
+            found = form.fullmatch(written)
+            if found is None:
+                raise ValueError(f"{name}={written} is not how this version of vLLM was known to write a rank's cores")
+            return [int(core) for core in re.findall(r"\d+", found[1])]
+    return []
