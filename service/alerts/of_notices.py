@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from service.alerts.links import Links
 from service.domain.alerts import TOLD, Alert
-from service.store.repositories import series
+from service.store.repositories import series_notices
 from service.store.series_records import NoticeRecord
 
 PAGE = 200
@@ -37,7 +37,7 @@ def alert(notice: NoticeRecord, links: Links) -> Alert:
 
 def told_of_sweep(session: Session, sweep_id: str, links: Links) -> list[Alert]:
     """What is told of a sweep, in the order in which it came; what is only suspected is left out."""
-    notices = series.notices(session, MOST_OF_SWEEP, kinds=TOLD, sweep_id=sweep_id)
+    notices = series_notices.notices(session, MOST_OF_SWEEP, kinds=TOLD, sweep_id=sweep_id)
     return [alert(notice, links) for notice in reversed(notices)]
 
 
@@ -45,7 +45,7 @@ def notices_behind(session: Session, seen: int, until: int) -> list[NoticeRecord
     """Notices from behind ``seen`` up to ``until``, oldest first."""
     found: list[NoticeRecord] = []
     before = until + 1
-    while page := series.notices(session, PAGE, before, after=seen):
+    while page := series_notices.notices(session, PAGE, before, after=seen):
         found += page
         before = page[-1].id
     return found[::-1]

@@ -17,7 +17,7 @@ from service.domain.alerts import TOLD
 from service.domain.comments import comment
 from service.report import stored_report
 from service.settings import Settings
-from service.store.repositories import series
+from service.store.repositories import series_notices
 
 MARKDOWN = "text/markdown"
 SAFE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -39,7 +39,7 @@ def read_feed(
     """What people should hear of, newest first, as an Atom feed. A feed reader may send the key as a password."""
     base = _base(request, settings)
     with store.reading() as session:
-        notices = series.notices(session, limit, kinds=TOLD)
+        notices = series_notices.notices(session, limit, kinds=TOLD)
     content = feed([alert(notice, Links(base)) for notice in notices], base)
     return Response(content, headers=SAFE, media_type=ATOM)
 

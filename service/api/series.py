@@ -136,7 +136,7 @@ def list_series(
 def get_series(series_id: str, store: StoreDependency) -> SeriesState:
     """A series with the baseline, bounds and condition of each figure, changes of level, and what people said."""
     with store.reading() as session:
-        return repositories.series.state_of(session, series_id)
+        return repositories.series_state.state_of(session, series_id)
 
 
 @router.get("/series/{series_id}/points")
@@ -153,7 +153,7 @@ def list_points(
     behind = None if after is None else _behind(after)
     with store.reading() as session:
         repositories.series.get_series(session, series_id)
-        found = repositories.series.points_of(session, series_id, figures, since, until, limit + 1, behind)
+        found = repositories.series_points.points_of(session, series_id, figures, since, until, limit + 1, behind)
     page, last = cut(found, limit)
     return PointPage(points=page, next=None if last is None else _cursor(last))
 
@@ -195,7 +195,7 @@ def _lines(
     behind: tuple[float, str, int] | None = None
     while True:
         with store.reading() as session:
-            found = repositories.series.points_of(session, series_id, figures, since, until, MOST_POINTS, behind)
+            found = repositories.series_points.points_of(session, series_id, figures, since, until, MOST_POINTS, behind)
         yield "".join(map(_row, found))
         if len(found) < MOST_POINTS:
             return
@@ -228,7 +228,7 @@ def list_notices(
 ) -> NoticePage:
     """What people should hear of, newest first: what, how much, since when, between which versions."""
     with store.reading() as session:
-        found = repositories.series.notices(session, limit + 1, before, kinds, series)
+        found = repositories.series_notices.notices(session, limit + 1, before, kinds, series)
     page, last = cut(found, limit)
     return NoticePage(notices=page, next=None if last is None else last.id)
 
@@ -247,7 +247,7 @@ def accept_baseline(
     """Accept that from this point on a figure is as it should be. What follows is held against it."""
     try:
         with store.transaction() as session:
-            return repositories.series.accept(
+            return repositories.series_said.accept(
                 session, series_id, new.figure, new.point, new.reason, principal.name, settings.regression_rules
             )
     except (NotJudged, ForeignPoint) as error:
@@ -258,12 +258,12 @@ def accept_baseline(
 def mute_series(series_id: str, new: NewMute, store: StoreDependency, principal: PrincipalDependency) -> MuteRecord:
     """Tell nothing of a series until a time, and make no verdict of its times. What is muted is still measured."""
     with store.transaction() as session:
-        return repositories.series.mute(session, series_id, new.until, new.reason, principal.name)
+        return repositories.series_said.mute(session, series_id, new.until, new.reason, principal.name)
 
 
 @router.post("/series/{series_id}/pin")
 def pin_series(series_id: str, pin: Pin, store: StoreDependency) -> SeriesRecord:
     """Put a series on the overview, or take it off."""
     with store.transaction() as session:
-        repositories.series.set_pinned(session, series_id, pin.pinned)
+        repositories.series_said.set_pinned(session, series_id, pin.pinned)
         return repositories.series.get_series(session, series_id)

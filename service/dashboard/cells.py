@@ -25,7 +25,7 @@ from service.settings import Settings
 from service.store import Store, repositories
 from service.store.glance_records import CellGlance
 from service.store.records import CellRecord, LivePhase, RunRecord, RunSummary, SweepRecord
-from service.store.repositories import glances, pages, series
+from service.store.repositories import glances, pages, series, series_points
 from service.store.series_records import OutcomeRecord, PointRecord
 from workers.artifacts import ArtifactsError
 
@@ -80,7 +80,7 @@ def _stored(store: Store, sweep_id: str, cell_id: str) -> _Stored:
             original=original,
             run=pages.latest_run(session, sweep_id, original.id),
             attempts=pages.page_of_attempts(session, sweep_id, original.id, 0, MOST_ATTEMPTS),
-            points=series.points_of_sweep(session, sweep_id, TIMES),
+            points=series_points.points_of_sweep(session, sweep_id, TIMES),
             series_id=series_id,
             before=None if series_id is None else _before(session, series_id, original),
             live=[] if cell.state.ended else repositories.latest_phases(session, sweep_id),

@@ -19,7 +19,7 @@ from service.dashboard.render import render
 from service.domain.figures import COLD_S, WARM_S
 from service.store import Store, repositories
 from service.store.records import SweepSummary
-from service.store.repositories import glances, series
+from service.store.repositories import glances, series, series_notices, series_points, series_state
 from service.store.series_records import NoticeRecord
 
 LOOKED_AT = 100
@@ -66,11 +66,11 @@ def _context(store: Store) -> dict[str, Any]:
 def _attention(session: Session, sweeps: Sequence[SweepSummary], now: datetime) -> dict[str, Any]:
     pairs = newest_by_name(sweeps)
     ids = [sweep.id for pair in pairs.values() for sweep in pair]
-    worse = series.notices(session, MOST_NOTICES, kinds=WORSE)
-    good = series.notices(session, MOST_NOTICES, kinds=BETTER)
+    worse = series_notices.notices(session, MOST_NOTICES, kinds=WORSE)
+    good = series_notices.notices(session, MOST_NOTICES, kinds=BETTER)
     names = _names(session, [*worse, *good]) | {sweep.id: sweep.name for sweep in sweeps}
     failed = failing(pairs, glances.cells_not_ok(session, ids, MOST_FAILING))
-    standings = series.attention(session, MOST_NOTICES)
+    standings = series_state.attention(session, MOST_NOTICES)
     return {
         "attention": [*failed, *told(worse, standings, names, {item.link for item in failed})],
         "better": better(good, names, now - BETTER_FOR),
@@ -84,9 +84,9 @@ def _names(session: Session, notices: Sequence[NoticeRecord]) -> dict[str, str]:
 
 def _pinned(session: Session, now: datetime) -> list[Pinned]:
     kept = series.list_series(session, MOST_PINNED, pinned=True)
-    standings = series.standings_of(session, [item.id for item in kept])
+    standings = series_state.standings_of(session, [item.id for item in kept])
     lines = {
-        (item.id, figure.name): series.columns_of(session, item.id, figure.name, now - NIGHTS)
+        (item.id, figure.name): series_points.columns_of(session, item.id, figure.name, now - NIGHTS)
         for item in kept
         for figure in (COLD_S, WARM_S)
     }

@@ -20,7 +20,7 @@ from service.dashboard.sweep_view import SweepHead, SweepView, sweep_view
 from service.store import Store, repositories
 from service.store.glance_records import CellGlance
 from service.store.records import SweepRecord
-from service.store.repositories import glances, series
+from service.store.repositories import glances, series_points
 
 PAGE = 50
 
@@ -79,7 +79,7 @@ def _view(store: Store, figures: Figures, sweep_id: str, asked: Filter) -> tuple
         sweep = repositories.get_sweep(session, sweep_id)
         cells = glances.cells_at_a_glance(session, sweep_id)
         measured = figures.of(session, {cell.run_id for cell in cells if cell.run_id is not None})
-        points = series.points_of_sweep(session, sweep_id, TIMES)
+        points = series_points.points_of_sweep(session, sweep_id, TIMES)
         live = repositories.latest_phases(session, sweep_id) if sweep.ended_at is None else []
     lines = lines_of(cells, measured, _link, baselines_of(points), live, datetime.now(UTC))
     return after, sweep_view(head_of(sweep), lines, asked)

@@ -24,7 +24,7 @@ from service.dashboard.trend_chart import Chart, columns
 from service.dashboard.trend_query import LINEAR, Asked, asked, ranges, written
 from service.store import Store
 from service.store.repositories import series as series_of
-from service.store.repositories import trends
+from service.store.repositories import series_notices, series_state, trends
 from service.store.repositories.trends import Stretch
 from service.store.series_records import SeriesRecord, SeriesState
 
@@ -104,7 +104,7 @@ def show_chart(series_id: str, store: StoreDependency, address: Address) -> JSON
 
 
 def _looked(session: Session, series_id: str, wanted: Asked) -> tuple[SeriesState, Chart]:
-    state = series_of.state_of(session, series_id)
+    state = series_state.state_of(session, series_id)
     stretch = Stretch(wanted.since, wanted.until)
     drawn = {name: trends.dots(session, series_id, name, stretch) for name in wanted.figures}
     changes = trends.version_changes(session, (dot.outcome for dots in drawn.values() for dot in dots))
@@ -154,7 +154,7 @@ def page_of(
         rows=trends_view.rows(found, wanted.figures),
         labels=[curve.label for curve in chart.curves],
         points_query=wanted.rest_query(),
-        notices=series_of.notices(session, NOTICES, series_id=series_id),
+        notices=series_notices.notices(session, NOTICES, series_id=series_id),
         acceptable=[(item.key, item.text) for item in acceptable],
         complaints=complaints,
         none_wrong=NONE,

@@ -100,7 +100,7 @@ def _follow(session: Session, ran: Ran, settings: Settings, now: datetime) -> tu
     before = repositories.outcomes.outcome_before(session, outcome)
     repositories.outcomes.add_outcome(session, _series(key, cell), outcome)
     found = [*_judged(session, outcome, settings.regression_rules)]
-    muted = repositories.series.is_muted(session, key.id, now)
+    muted = repositories.series_said.is_muted(session, key.id, now)
     reasons = (*_not_followed(ran, settings), *(reason for item in found for reason in _reasons(item, outcome, muted)))
     final = with_reasons(judgement, reasons, cell)
     if final.verdict is not judgement.verdict:

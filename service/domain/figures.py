@@ -55,3 +55,6 @@ def shown(value: float, unit: str) -> str:
     if unit == BYTES:
         return f"{value / 2**20:,.0f} MiB"
     return f"{value:.3g} s" if value < 100 else f"{value:,.0f} s"
+
+
+JUDGED = tuple(figure.name for figure in FIGURES if figure.judged)

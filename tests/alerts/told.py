@@ -9,7 +9,7 @@ from store.samples import SWEEP
 
 from service.domain.notices import NoticeKind
 from service.store import Store
-from service.store.repositories import outcomes, series
+from service.store.repositories import outcomes, series_notices
 from service.store.series_records import NewNotice
 
 AT = datetime(2026, 11, 30, 2, 19, tzinfo=UTC)
@@ -40,4 +40,4 @@ def tell(store: Store, *notices: NewNotice) -> list[int]:
         for item in notices:
             outcomes.add_notice(session, item)
             session.flush()
-        return [record.id for record in series.notices(session, len(notices))][::-1]
+        return [record.id for record in series_notices.notices(session, len(notices))][::-1]

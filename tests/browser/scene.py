@@ -105,7 +105,7 @@ def fill(store: Store) -> None:
     with store.transaction() as session:
         found = repositories.series.series_of_cell(session, NIGHTLY, f"c{list(NIGHT).index(SLOWER)}")
         assert found == SERIES, f"it has another id now: {found}"
-        repositories.series.set_pinned(session, SERIES, True)
+        repositories.series_said.set_pinned(session, SERIES, True)
         fields = ScheduleFields("30 2 * * *", "Europe/Berlin", Missed.SKIP, False, {"name": "nightly"})
         repositories.create_schedule(session, "nightly", fields, at(NIGHTLY))
     add(store, RUNNING, "by hand", {"c0": "goes on", "c1": "waits"})

@@ -102,7 +102,7 @@ def test_pinned_series_show_how_they_stand(client: Client, store: Store) -> None
     slow(store)
     assert "Pinned series" not in attention(client)
     with store.transaction() as session:
-        repositories.series.set_pinned(session, "s1", True)
+        repositories.series_said.set_pinned(session, "s1", True)
     text = attention(client)
     assert "Pinned series sp-full-graph" in text
     assert "cold start 30 s ▲ slower +50 %" in text
@@ -113,7 +113,7 @@ def test_a_pinned_series_with_one_point_draws_no_line(client: Client, store: Sto
     today = (datetime.now(UTC) - night(0)).days
     add_night(store, today, {"warm_s": 5.0}, of=series("s2", "young"))
     with store.transaction() as session:
-        repositories.series.set_pinned(session, "s2", True)
+        repositories.series_said.set_pinned(session, "s2", True)
     page = Page(client.get("/").text)
     assert "warm start 5 s · no baseline yet" in page.text
     assert page.named("polyline") == []

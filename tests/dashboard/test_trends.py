@@ -103,7 +103,7 @@ def test_the_chart_has_the_points_that_are_stored(slower: Client, store: Store) 
     found = slower.get("/trends/s1/chart?figure=cold_s").json()
     (curve,) = found["curves"]
     with store.reading() as session:
-        stored = repositories.series.points_of(session, "s1", ["cold_s"])
+        stored = repositories.series_points.points_of(session, "s1", ["cold_s"])
     assert curve["value"] == [point.value for point in stored]
     assert curve["at"][-1] == night(10).timestamp() * 1000
     assert curve["total"] == len(stored) == 10
@@ -165,12 +165,12 @@ def test_a_series_that_is_not_there(client: Client) -> None:
 
 def newest_point(store: Store) -> int:
     with store.reading() as session:
-        return repositories.series.points_of(session, "s1", ["cold_s"])[-1].id
+        return repositories.series_points.points_of(session, "s1", ["cold_s"])[-1].id
 
 
 def state_of(store: Store) -> SeriesState:
     with store.reading() as session:
-        return repositories.series.state_of(session, "s1")
+        return repositories.series_state.state_of(session, "s1")
 
 
 def test_a_baseline_is_accepted_with_a_reason(slower: Client, store: Store) -> None:

@@ -27,7 +27,7 @@ def test_what_sweeps_found_of_a_configuration_is_one_series() -> None:
                     for name, cell in found.items()
                 }
                 outcomes = repositories.series.outcomes_of(session, ids["a"] or "", 10)
-                notices = repositories.series.notices(session, 10)
+                notices = repositories.series_notices.notices(session, 10)
     assert {item.id for item in series} == {ids["a"], ids["dead"]}
     assert ids["twin"] == ids["a"]
     assert [outcome.sweep_id for outcome in outcomes] == sweeps[::-1]

@@ -79,12 +79,12 @@ class Nights:
     def points(self, figure: str = "cold_s") -> list[PointRecord]:
         with self.store.reading() as session:
             (series,) = repositories.series.list_series(session, 10)
-            return repositories.series.points_of(session, series.id, [figure])
+            return repositories.series_points.points_of(session, series.id, [figure])
 
     def notices(self) -> list[NoticeRecord]:
         """Oldest first."""
         with self.store.reading() as session:
-            return repositories.series.notices(session, 100)[::-1]
+            return repositories.series_notices.notices(session, 100)[::-1]
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_while_it_is_muted_it_is_a_note_and_nobody_hears_of_it(nights: Nights) -
     steady(nights)
     with nights.store.transaction() as session:
         (series,) = repositories.series.list_series(session, 10)
-        repositories.series.mute(session, series.id, night(8) + timedelta(hours=1), "known", "ann", now=night(6))
+        repositories.series_said.mute(session, series.id, night(8) + timedelta(hours=1), "known", "ann", now=night(6))
     finals = [nights.run(25.0)[0] for _ in range(3)]
     assert [final.verdict for final in finals] == [Verdict.PASS, Verdict.PASS, Verdict.REGRESSION]
     assert finals[1].reasons[0].text.endswith("muted")
@@ -208,7 +208,7 @@ def test_times_that_hold_imports_where_others_do_not_are_not_followed_and_that_i
     with nights.store.reading() as session:
         named = {item.name: item.id for item in repositories.series.list_series(session, 10)}
         assert len(named) == 2
-        assert len(repositories.series.points_of(session, named["by itself"], ["cold_s"])) == 1
+        assert len(repositories.series_points.points_of(session, named["by itself"], ["cold_s"])) == 1
 
 
 def test_a_cell_that_does_not_ask_for_times_has_none(nights: Nights) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from service.domain.figures import JUDGED
 from service.domain.measured import Measured
 from service.domain.regression import DEFAULT_RULES
 from service.domain.verdict import Verdict
@@ -54,7 +55,7 @@ def add_night(
     with store.transaction() as session:
         repositories.outcomes.add_outcome(session, found, outcome)
         for figure in figures:
-            if figure in repositories.series.JUDGED:
+            if figure in JUDGED:
                 rejudge(session, found.id, figure, DEFAULT_RULES)
 
 

@@ -22,7 +22,7 @@ STEP = [*STEADY, 24.0, 24.2]
 
 def points(store: Store, figure: str = "cold_s", series_id: str = "s1") -> list[PointRecord]:
     with store.reading() as session:
-        return repositories.series.points_of(session, series_id, [figure])
+        return repositories.series_points.points_of(session, series_id, [figure])
 
 
 def test_a_series_comes_back_as_its_newest_outcome_left_it(store: Store) -> None:
@@ -58,23 +58,23 @@ def test_pinned_and_failing_series_are_found(store: Store) -> None:
     for number, verdict in enumerate((Verdict.PASS, Verdict.FAIL_RESIDUAL)):
         add_night(store, 0, {}, series(f"s{number}", f"n{number}"), cell=f"c{number}", verdict=verdict)
     with store.transaction() as session:
-        repositories.series.set_pinned(session, "s0", True)
+        repositories.series_said.set_pinned(session, "s0", True)
     with store.reading() as session:
         assert [item.id for item in repositories.series.list_series(session, 10, pinned=True)] == ["s0"]
         assert [item.id for item in repositories.series.list_series(session, 10, pinned=False)] == ["s1"]
         assert [item.id for item in repositories.series.list_series(session, 10, ok=False)] == ["s1"]
     with pytest.raises(UnknownRecord), store.transaction() as session:
-        repositories.series.set_pinned(session, "nope", True)
+        repositories.series_said.set_pinned(session, "nope", True)
 
 
 def test_points_come_in_time_order_with_what_they_were_measured_with(store: Store) -> None:
     add_night(store, 1, {"warm_s": 5.0, "cold_s": 21.0}, versions={"vllm": "0.31.0"})
     add_night(store, 0, {"cold_s": 20.0})
     with store.reading() as session:
-        every = repositories.series.points_of(session, "s1", None)
-        later = repositories.series.points_of(session, "s1", ["cold_s"], since=night(1))
-        earlier = repositories.series.points_of(session, "s1", ["cold_s"], until=night(1))
-        first = repositories.series.points_of(session, "s1", None, limit=1)
+        every = repositories.series_points.points_of(session, "s1", None)
+        later = repositories.series_points.points_of(session, "s1", ["cold_s"], since=night(1))
+        earlier = repositories.series_points.points_of(session, "s1", ["cold_s"], until=night(1))
+        first = repositories.series_points.points_of(session, "s1", None, limit=1)
     assert [(item.figure, item.value) for item in every] == [("cold_s", 20.0), ("cold_s", 21.0), ("warm_s", 5.0)]
     assert [item.value for item in later] == [21.0]
     assert [item.value for item in earlier] == [item.value for item in first] == [20.0]
@@ -87,8 +87,8 @@ def test_columns_are_the_same_points(store: Store) -> None:
     add_nights(store, STEADY)
     found = points(store)
     with store.reading() as session:
-        columns = repositories.series.columns_of(session, "s1", "cold_s")
-        none = repositories.series.columns_of(session, "s1", "warm_s")
+        columns = repositories.series_points.columns_of(session, "s1", "cold_s")
+        none = repositories.series_points.columns_of(session, "s1", "warm_s")
     assert columns.id == [item.id for item in found]
     assert columns.at == [item.at.timestamp() for item in found]
     assert columns.value == STEADY
@@ -100,7 +100,7 @@ def test_a_cell_that_is_run_again_replaces_its_outcome(store: Store) -> None:
     add_night(store, 0, {"cold_s": 20.0, "warm_s": 5.0})
     add_night(store, 0, {"cold_s": 22.0})
     with store.reading() as session:
-        found = repositories.series.points_of(session, "s1", None)
+        found = repositories.series_points.points_of(session, "s1", None)
         outcomes = repositories.series.outcomes_of(session, "s1", 10)
     assert [(item.figure, item.value) for item in found] == [("cold_s", 22.0)]
     assert len(outcomes) == 1
@@ -111,18 +111,19 @@ def test_of_two_cells_in_one_sweep_the_later_counts_as_its_night(store: Store) -
     add_night(store, 5, {"cold_s": 30.0}, cell="c0")
     add_night(store, 5, {"cold_s": 30.0}, cell="c1")
     with store.reading() as session:
-        assert repositories.series.state_of(session, "s1").figures["cold_s"].standing.state is Condition.SUSPECTED
+        assert repositories.series_state.state_of(session, "s1").figures["cold_s"].standing.state is Condition.SUSPECTED
     add_night(store, 6, {"cold_s": 30.0})
     with store.reading() as session:
-        assert repositories.series.state_of(session, "s1").figures["cold_s"].standing.state is Condition.REGRESSION
+        standing = repositories.series_state.state_of(session, "s1").figures["cold_s"].standing
+        assert standing.state is Condition.REGRESSION
 
 
 def test_the_state_says_what_the_newest_point_is_held_against(store: Store) -> None:
     add_nights(store, STEP)
     with store.reading() as session:
-        state = repositories.series.state_of(session, "s1")
+        state = repositories.series_state.state_of(session, "s1")
         standing = state.figures["cold_s"].standing
-        attention = repositories.series.attention(session, 10)
+        attention = repositories.series_state.attention(session, 10)
     assert set(state.figures) == {"cold_s"}
     assert standing.state is Condition.REGRESSION
     assert standing.baseline == 20.0
@@ -138,8 +139,8 @@ def test_the_state_says_what_the_newest_point_is_held_against(store: Store) -> N
 def test_too_little_data_is_said_with_what_is_missing(store: Store) -> None:
     add_nights(store, [20.0, 20.0])
     with store.reading() as session:
-        standing = repositories.series.state_of(session, "s1").figures["cold_s"].standing
-        assert repositories.series.attention(session, 10) == []
+        standing = repositories.series_state.state_of(session, "s1").figures["cold_s"].standing
+        assert repositories.series_state.attention(session, 10) == []
     assert (standing.state, standing.points, standing.missing) == (Condition.TOO_LITTLE_DATA, 2, 3)
     assert standing.baseline is standing.upper is standing.ratio is None
 
@@ -148,9 +149,9 @@ def test_an_accepted_step_is_the_baseline_of_what_follows(store: Store) -> None:
     add_nights(store, [*STEP, 24.1])
     step = points(store)[7]
     with store.transaction() as session:
-        made = repositories.series.accept(session, "s1", "cold_s", step.id, "new compiler", "ann", now=night(20))
+        made = repositories.series_said.accept(session, "s1", "cold_s", step.id, "new compiler", "ann", now=night(20))
     with store.reading() as session:
-        state = repositories.series.state_of(session, "s1").figures["cold_s"]
+        state = repositories.series_state.state_of(session, "s1").figures["cold_s"]
     assert state.accepted == made
     assert (made.from_at, made.value, made.reason, made.author) == (night(7), 24.0, "new compiler", "ann")
     assert (state.standing.state, state.standing.missing) == (Condition.TOO_LITTLE_DATA, 2)
@@ -158,7 +159,7 @@ def test_an_accepted_step_is_the_baseline_of_what_follows(store: Store) -> None:
     for number in (10, 11, 12):
         add_night(store, number, {"cold_s": 24.2})
     with store.reading() as session:
-        assert repositories.series.state_of(session, "s1").figures["cold_s"].standing.state is Condition.STEADY
+        assert repositories.series_state.state_of(session, "s1").figures["cold_s"].standing.state is Condition.STEADY
 
 
 def test_only_points_of_a_judged_figure_can_be_accepted(store: Store) -> None:
@@ -177,23 +178,23 @@ def test_only_points_of_a_judged_figure_can_be_accepted(store: Store) -> None:
     ]
     for figure, point, error in refused:
         with pytest.raises(error), store.transaction() as session:
-            repositories.series.accept(session, "s1", figure, point, "why", "ann")
+            repositories.series_said.accept(session, "s1", figure, point, "why", "ann")
     with store.reading() as session:
-        assert repositories.series.accepted(session, "s1", "cold_s") is None
+        assert repositories.series_said.accepted(session, "s1", "cold_s") is None
 
 
 def test_a_mute_has_an_end_and_a_later_one_takes_its_place(store: Store) -> None:
     add_nights(store, STEADY)
     with store.transaction() as session:
-        repositories.series.mute(session, "s1", night(30), "known", "ann", now=night(10))
+        repositories.series_said.mute(session, "s1", night(30), "known", "ann", now=night(10))
     with store.reading() as session:
-        assert repositories.series.state_of(session, "s1", now=night(29)).muted_until == night(30)
-        assert repositories.series.is_muted(session, "s1", night(29))
-        assert not repositories.series.is_muted(session, "s1", night(30))
+        assert repositories.series_state.state_of(session, "s1", now=night(29)).muted_until == night(30)
+        assert repositories.series_said.is_muted(session, "s1", night(29))
+        assert not repositories.series_said.is_muted(session, "s1", night(30))
     with store.transaction() as session:
-        repositories.series.mute(session, "s1", night(11) + timedelta(seconds=1), "fixed", "bob", now=night(11))
+        repositories.series_said.mute(session, "s1", night(11) + timedelta(seconds=1), "fixed", "bob", now=night(11))
     with store.reading() as session:
-        state = repositories.series.state_of(session, "s1", now=night(12))
+        state = repositories.series_state.state_of(session, "s1", now=night(12))
     assert state.muted_until is None
     assert [(item.author, item.reason) for item in state.mutes] == [("bob", "fixed"), ("ann", "known")]
 
@@ -222,7 +223,7 @@ def test_notices_are_read_newest_first_by_kind_and_series(store: Store) -> None:
                 ),
             )
     with store.reading() as session:
-        read = repositories.series.notices
+        read = repositories.series_notices.notices
         every = read(session, 10)
         assert [item.kind for item in every] == list(reversed(kinds))
         assert [item.what for item in read(session, 10, before=every[0].id)] == ["notice 1", "notice 0"]
@@ -253,8 +254,8 @@ def test_the_figures_of_a_sweep_are_read_at_once_with_what_they_were_held_agains
     add_nights(store, STEP)
     add_night(store, 8, {"cold_s": 7.0, "warm_s": 2.0, "cold.dynamo": 1.0}, series("s2", "other"), cell="c1")
     with store.reading() as session:
-        found = repositories.series.points_of_sweep(session, sweep_of(8))
-        none = repositories.series.points_of_sweep(session, "nope")
+        found = repositories.series_points.points_of_sweep(session, sweep_of(8))
+        none = repositories.series_points.points_of_sweep(session, "nope")
     assert {cell: [item.figure for item in items] for cell, items in found.items()} == {
         "c0": ["cold_s"],
         "c1": ["cold_s", "warm_s"],

@@ -7,7 +7,16 @@ Functions that name something which is not there raise ``UnknownRecord``; steps 
 ``InvalidTransition``. Both leave the unit of work to roll back.
 """
 
-from service.store.repositories import access, audit, outcomes, series
+from service.store.repositories import (
+    access,
+    audit,
+    outcomes,
+    series,
+    series_notices,
+    series_points,
+    series_said,
+    series_state,
+)
 from service.store.repositories.arms import finish_arm, forget_arm, get_arm, hold_arm, lease_arm, release_arms
 from service.store.repositories.cells import (
     abandoned_cells,
@@ -141,6 +150,10 @@ __all__ = [
     "resign",
     "runs_of",
     "series",
+    "series_notices",
+    "series_points",
+    "series_said",
+    "series_state",
     "set_cell_state",
     "set_duplicate",
     "set_run_state",
