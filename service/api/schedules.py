@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, WithJsonSchema
 
 from service.admission import admit
+from service.api.controller import Controller
 from service.api.dependencies import (
     ControllerDependency,
     JsonDependency,
@@ -131,8 +132,15 @@ def _new(body: JsonDependency) -> NewSchedule:
 
 
 def _changes(body: JsonDependency, settings: SettingsDependency, controller: ControllerDependency) -> ScheduleChanges:
-    """Another matrix is audited as that of a new schedule is."""
-    changes = _validated(ScheduleChanges, body)
+    return audited(_validated(ScheduleChanges, body), settings, controller)
+
+
+def audited(changes: ScheduleChanges, settings: Settings, controller: Controller) -> ScheduleChanges:
+    """Another matrix is audited as that of a new schedule is.
+
+    Raises:
+        MatrixError: it cannot be used.
+    """
     if changes.matrix is not None:
         controller.preview(from_tree(_matrix(changes.matrix, settings)))
     return changes

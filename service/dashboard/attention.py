@@ -38,26 +38,35 @@ class Item:
 
 
 def newest_by_name(sweeps: Sequence[SweepSummary]) -> dict[str, list[SweepSummary]]:
-    """Of each name the newest sweep and the one before; of ``sweeps``, newest first, those that have ended."""
+    """Of ``sweeps``, newest first: of each name the two newest that have ended, and before them one that runs now."""
     found: dict[str, list[SweepSummary]] = {}
     for sweep in sweeps:
-        if sweep.state is SweepState.ENDED and len(found.setdefault(sweep.name, [])) < 2:
-            found[sweep.name].append(sweep)
-    return {name: pair for name, pair in found.items() if pair}
+        line = found.setdefault(sweep.name, [])
+        room = sum(map(_ended, line)) < 2 if _ended(sweep) else not line
+        if room:
+            line.append(sweep)
+    return found
 
 
-def failing(pairs: Mapping[str, Sequence[SweepSummary]], not_ok: Sequence[CellGlance]) -> list[Item]:
-    """What is not ok in the newest sweep of each name: what is new comes first, then what is graver."""
-    names = {sweep.id: name for name, pair in pairs.items() for sweep in pair}
-    newest = {pair[0].id for pair in pairs.values()}
-    before = {pair[1].id: name for name, pair in pairs.items() if len(pair) > 1}
-    failed_before = {(before[cell.sweep_id], cell.name) for cell in not_ok if cell.sweep_id in before}
-    compared = set(before.values())
-    found = [
-        (cell, names[cell.sweep_id] in compared and (names[cell.sweep_id], cell.name) not in failed_before)
-        for cell in not_ok
-        if cell.sweep_id in newest
-    ]
+def _ended(sweep: SweepSummary) -> bool:
+    return sweep.state is SweepState.ENDED
+
+
+def failing(lines: Mapping[str, Sequence[SweepSummary]], not_ok: Sequence[CellGlance]) -> list[Item]:
+    """What is not ok in the newest sweep of each name: what is new comes first, then what is graver.
+
+    While one runs also what was not ok in the one before, unless it has come out the same way again.
+    """
+    names = {sweep.id: name for name, line in lines.items() for sweep in line}
+    places = {sweep.id: place for line in lines.values() for place, sweep in enumerate(line)}
+    failed = {(names[cell.sweep_id], places[cell.sweep_id], cell.name) for cell in not_ok}
+    found = []
+    for cell in not_ok:
+        name, place = names[cell.sweep_id], places[cell.sweep_id]
+        line = lines[name]
+        told_newer = place == 1 and (_ended(line[0]) or (name, 0, cell.name) in failed)
+        if place < 2 and not told_newer:
+            found.append((cell, place + 1 < len(line) and (name, place + 1, cell.name) not in failed))
     found.sort(key=lambda item: (not item[1], 99 if item[0].verdict is None else item[0].verdict.gravity))
     return [
         Item(

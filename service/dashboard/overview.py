@@ -20,7 +20,6 @@ from service.domain.figures import COLD_S, WARM_S
 from service.store import Store, repositories
 from service.store.records import SweepSummary
 from service.store.repositories import glances, series, series_notices, series_points, series_state
-from service.store.series_records import NoticeRecord
 
 LOOKED_AT = 100
 """Sweeps among which the newest of each name is looked for."""
@@ -64,22 +63,20 @@ def _context(store: Store) -> dict[str, Any]:
 
 
 def _attention(session: Session, sweeps: Sequence[SweepSummary], now: datetime) -> dict[str, Any]:
-    pairs = newest_by_name(sweeps)
-    ids = [sweep.id for pair in pairs.values() for sweep in pair]
+    lines = newest_by_name(sweeps)
+    ids = [sweep.id for line in lines.values() for sweep in line]
     worse = series_notices.notices(session, MOST_NOTICES, kinds=WORSE)
     good = series_notices.notices(session, MOST_NOTICES, kinds=BETTER)
-    names = _names(session, [*worse, *good]) | {sweep.id: sweep.name for sweep in sweeps}
-    failed = failing(pairs, glances.cells_not_ok(session, ids, MOST_FAILING))
+    of_series = series.names_of(
+        session, {notice.series_id for notice in (*worse, *good) if notice.series_id is not None}
+    )
+    names = of_series | {sweep.id: sweep.name for sweep in sweeps}
+    failed = failing(lines, glances.cells_not_ok(session, ids, MOST_FAILING))
     standings = series_state.attention(session, MOST_NOTICES)
     return {
         "attention": [*failed, *told(worse, standings, names, {item.link for item in failed})],
         "better": better(good, names, now - BETTER_FOR),
     }
-
-
-def _names(session: Session, notices: Sequence[NoticeRecord]) -> dict[str, str]:
-    ids = {notice.series_id for notice in notices if notice.series_id is not None}
-    return {series_id: series.get_series(session, series_id).name for series_id in ids}
 
 
 def _pinned(session: Session, now: datetime) -> list[Pinned]:

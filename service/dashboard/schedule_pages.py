@@ -95,9 +95,8 @@ def change_schedule(
         with store.reading() as session:
             same = repositories.get_schedule(session, name).matrix == document.tree
         if not same:
-            controller.preview(document)
             given["matrix"] = dict(document.tree)
-        changes = ScheduleChanges.model_validate(given)
+        changes = api.audited(ScheduleChanges.model_validate(given), settings, controller)
         return api.change_schedule(name, Response(), store, settings, _version(fields), changes)
 
     return _answer(store, frame, name, fields, attempt(change))
@@ -108,9 +107,7 @@ def suspend_schedule(
     name: str, store: StoreDependency, settings: SettingsDependency, frame: FrameDependency, fields: Fields
 ) -> Answer:
     """It fires no more, until it is resumed."""
-    changes = ScheduleChanges(suspended=True)
-    done = attempt(lambda: api.change_schedule(name, Response(), store, settings, _version(fields), changes))
-    return _answer(store, frame, name, None, done)
+    return _set_suspended(True, name, store, settings, frame, fields)
 
 
 @router.post("/schedules/{name}/resume")
@@ -118,7 +115,13 @@ def resume_schedule(
     name: str, store: StoreDependency, settings: SettingsDependency, frame: FrameDependency, fields: Fields
 ) -> Answer:
     """It fires again, from its next time on."""
-    changes = ScheduleChanges(suspended=False)
+    return _set_suspended(False, name, store, settings, frame, fields)
+
+
+def _set_suspended(
+    suspended: bool, name: str, store: Store, settings: Settings, frame: Frame, fields: Mapping[str, str]
+) -> Answer:
+    changes = ScheduleChanges(suspended=suspended)
     done = attempt(lambda: api.change_schedule(name, Response(), store, settings, _version(fields), changes))
     return _answer(store, frame, name, None, done)
 

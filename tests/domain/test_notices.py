@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from store.samples import SHAPE
 
 from service.domain.figures import COLD_S, PEAK_RSS, WARM_S, figure_of
 from service.domain.notices import change_words, shortened, since_words, versions_words
 from service.domain.series import identity
-from workers.protocol import Environment, Shape
+from workers.protocol import Environment
 
-SHAPE = Shape(
-    tensor_parallel_size=2,
-    pipeline_parallel_size=1,
-    layers=2,
-    hidden_size=64,
-    dtype="float32",
-    sequence_parallelism=True,
-    full_graph=True,
-    compiled=True,
-)
 MACHINE = Environment(vllm="0.30.0", torch="2.10", ray="2", python="3.11", device="NVIDIA H200", devices=8, cores=64)
 REQUESTED = {"model": "tiny:llama", "tensor_parallel_size": 2, "block_size": "auto", "env.HF_TOKEN": "hf_abc"}
 EFFECTIVE = {"model": "/models/tiny", "tensor_parallel_size": 2, "block_size": 128, "seed": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import and_, or_, select
@@ -48,6 +49,12 @@ def list_series(
 
 def get_series(session: Session, series_id: str) -> SeriesRecord:
     return _series(series_row(session, series_id))
+
+
+def names_of(session: Session, series_ids: Collection[str]) -> dict[str, str]:
+    """Names of these series, by id."""
+    query = select(SeriesRow.id, SeriesRow.name).where(SeriesRow.id.in_(series_ids))
+    return {row.id: row.name for row in session.execute(query)}
 
 
 def series_of_cell(session: Session, sweep_id: str, cell_id: str) -> str | None:
