@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import quote
+
+from service.page_paths import cell_page, sweep_page
 
 
 @dataclass(frozen=True)
@@ -13,11 +14,7 @@ class Links:
     base: str | None
 
     def sweep(self, sweep_id: str) -> str | None:
-        return None if self.base is None else f"{self.base}/sweeps/{_part(sweep_id)}"
+        return None if self.base is None else f"{self.base}/{sweep_page(sweep_id)}"
 
     def cell(self, sweep_id: str, cell_id: str) -> str | None:
-        return None if self.base is None else f"{self.base}/sweeps/{_part(sweep_id)}/cells/{_part(cell_id)}"
-
-
-def _part(text: str) -> str:
-    return quote(text, safe="")
+        return None if self.base is None else f"{self.base}/{cell_page(sweep_id, cell_id)}"

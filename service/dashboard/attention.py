@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import quote
 
 from service.dashboard.badges import Badge, verdict_badge
 from service.domain.notices import NoticeKind
+from service.page_paths import cell_page
 from service.store.glance_records import CellGlance
 from service.store.records import SweepState, SweepSummary
 from service.store.series_records import NoticeRecord, StandingRecord
@@ -74,7 +74,7 @@ def failing(lines: Mapping[str, Sequence[SweepSummary]], not_ok: Sequence[CellGl
             new=new,
             name=cell.name,
             context=names[cell.sweep_id],
-            link=cell_link(cell.sweep_id, cell.id),
+            link=cell_page(cell.sweep_id, cell.id),
             reason=cell.reason or "",
             at=cell.ended_at,
         )
@@ -106,18 +106,13 @@ def better(notices: Sequence[NoticeRecord], names: Mapping[str, str], since: dat
     return [_told(notice, names) for notice in notices if notice.at >= since]
 
 
-def cell_link(sweep_id: str, cell_id: str) -> str:
-    """To a cell's page, from the root."""
-    return f"sweeps/{quote(sweep_id, safe='')}/cells/{quote(cell_id, safe='')}"
-
-
 def _told(notice: NoticeRecord, names: Mapping[str, str]) -> Item:
     return Item(
         badge=_BADGES[notice.kind],
         new=False,
         name=names.get(notice.series_id or "", notice.cell_id),
         context=names.get(notice.sweep_id, notice.sweep_id),
-        link=cell_link(notice.sweep_id, notice.cell_id),
+        link=cell_page(notice.sweep_id, notice.cell_id),
         reason=notice.what,
         at=notice.at,
     )

@@ -17,6 +17,7 @@ from service.dashboard.compare_view import comparison
 from service.dashboard.complaints import NONE, Complaints
 from service.dashboard.pages import FrameDependency, html
 from service.dashboard.render import render
+from service.page_paths import cell_page, sweep_page
 from service.store import Store
 from service.store.records import UnknownRecord
 
@@ -85,7 +86,7 @@ def _side(name: str, cell: dict[str, Any], up: str) -> Side:
         cell=cell,
         sweep=cell["sweep"],
         verdict=verdict_badge(cell["verdict"]),
-        link=f"{up}sweeps/{sweep_id}/cells/{cell_id}",
-        sweep_link=f"{up}sweeps/{sweep_id}",
+        link=up + cell_page(cell["sweep"], cell["id"]),
+        sweep_link=up + sweep_page(cell["sweep"]),
         json=f"{up}v1/cells/{sweep_id}/{cell_id}",
     )

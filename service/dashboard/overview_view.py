@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from service.dashboard.attention import cell_link
 from service.dashboard.formats import elapsed_s
 from service.dashboard.lines import Doing, doing_of
+from service.page_paths import cell_page
 from service.store.glance_records import RunningCell
 from service.store.records import LivePhase, SweepSummary
 
@@ -39,7 +39,7 @@ def running(cells: Sequence[RunningCell], live: Mapping[str, Sequence[LivePhase]
     return [
         Running(
             name=cell.name,
-            link=cell_link(cell.sweep_id, cell.id),
+            link=cell_page(cell.sweep_id, cell.id),
             sweep=cell.sweep_name,
             sweep_link=f"sweeps/{quote(cell.sweep_id, safe='')}",
             elapsed_s=elapsed_s(cell.started_at, now),

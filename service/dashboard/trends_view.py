@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 from service.dashboard.amounts import amount, label_of, ratio, unit_of
 from service.dashboard.badges import Badge, verdict_badge
@@ -15,6 +14,7 @@ from service.dashboard.trend_chart import Chart, Curve, Dot, Level, Mark
 from service.dashboard.trend_query import Asked
 from service.domain.regression import Condition
 from service.domain.verdict import Verdict
+from service.page_paths import cell_page
 from service.store.repositories.trends import Drawn, HistoryPoint, HistoryRow, VersionChange
 from service.store.series_records import ChangePoint, FigureState, SeriesState
 
@@ -124,7 +124,7 @@ def _step_words(step: ChangePoint) -> str:
 
 def cell_link(sweep_id: str, cell_id: str) -> str:
     """From a page one level below the root to a cell's own."""
-    return f"../sweeps/{quote(sweep_id, safe='')}/cells/{quote(cell_id, safe='')}"
+    return f"../{cell_page(sweep_id, cell_id)}"
 
 
 def version_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
