@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +211,7 @@ def test_the_process_writes_its_answer(tmp_path: Path, monkeypatch: pytest.Monke
 def test_it_is_asked_of_the_engine_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool) -> None:
     asked: list[list[str]] = []
 
-    def run(settings: Settings, arguments: list[str], timeout_s: float) -> str:
+    def run(settings: Settings, arguments: list[str], timeout_s: float, before: Callable[[], None]) -> str:
         asked.append(arguments)
         Path(arguments[arguments.index("--reply") + 1]).write_text(json.dumps(ANSWER))
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_the_picture_lies_beside_the_answer(tmp_path: Path, monkeypatch: pytest.
 def test_deep_is_asked_for(deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
-    def run(settings: Settings, arguments: list[str], timeout_s: float) -> str:
+    def run(settings: Settings, arguments: list[str], timeout_s: float, before: Callable[[], None]) -> str:
         asked.append(arguments)
         Path(arguments[arguments.index("--reply") + 1]).write_text(json.dumps(ANSWER))
         return ""
