@@ -125,6 +125,7 @@ def page_of(
     record = state.series
     found = trends.history(session, series_id, [*wanted.figures], Stretch(wanted.since, wanted.until), ROWS)
     whole, phases = trends_view.choices(known, wanted)
+    over = wanted.stretches()
     nonce = secrets.token_urlsafe(16)
     acceptable = trends_view.acceptable(found, state.figures)
     page = render(
@@ -141,8 +142,8 @@ def page_of(
         whole=whole,
         phases=phases,
         stretches=[
-            *((name, wanted.between(begin, None).query()) for name, begin in ranges(record.last_at)),
-            ("all", wanted.between(None, None).query()),
+            *((name, over(begin, None)) for name, begin in ranges(record.last_at)),
+            ("all", over(None, None)),
         ],
         plots=plots.plots(chart),
         frame_of_plot=_FRAME_OF_PLOT,

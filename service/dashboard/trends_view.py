@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,9 @@ from service.domain.verdict import Verdict
 from service.page_paths import cell_page
 from service.store.repositories.trends import Drawn, HistoryPoint, HistoryRow, VersionChange
 from service.store.series_records import ChangePoint, FigureState, SeriesState
+
+Over = Callable[[datetime, datetime], str]
+"""The address of the same page over a stretch."""
 
 _CONDITIONS = {
     Condition.STEADY: ("✓", "good"),
@@ -74,30 +77,31 @@ def chart_of(
     asked: Asked, drawn: Mapping[str, Sequence[Drawn]], changes: Sequence[VersionChange], state: SeriesState
 ) -> Chart:
     """The chart of the figures that were asked for, in their order."""
+    over = asked.stretches()
     return Chart(
-        curves=[_curve(figure, drawn[figure], state.figures.get(figure), asked) for figure in asked.figures],
+        curves=[_curve(figure, drawn[figure], state.figures.get(figure), over) for figure in asked.figures],
         versions=[Mark(change.at, said) for change in changes if (said := version_words(change.before, change.after))],
         logarithmic=asked.logarithmic,
     )
 
 
-def _curve(figure: str, drawn: Sequence[Drawn], state: FigureState | None, asked: Asked) -> Curve:
+def _curve(figure: str, drawn: Sequence[Drawn], state: FigureState | None, over: Over) -> Curve:
     unit = unit_of(figure)
     steps = () if state is None else state.changes
     return Curve(
         figure=figure,
         label=label_of(figure),
         unit=unit,
-        dots=[_dot(item, asked) for item in drawn],
+        dots=[_dot(item, over) for item in drawn],
         total=sum(item.points for item in drawn),
         level=_level(state),
         steps=[Mark(step.at, _step_words(step)) for step in steps],
     )
 
 
-def _dot(item: Drawn, asked: Asked) -> Dot:
+def _dot(item: Drawn, over: Over) -> Dot:
     alone = item.sweep_id is not None and item.cell_id is not None
-    link = cell_link(str(item.sweep_id), str(item.cell_id)) if alone else asked.between(item.begin, item.end).query()
+    link = cell_link(str(item.sweep_id), str(item.cell_id)) if alone else over(item.begin, item.end)
     return Dot(
         at=item.begin + (item.end - item.begin) / 2,
         value=item.value,
