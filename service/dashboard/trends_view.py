@@ -191,10 +191,18 @@ def rows(found: Sequence[HistoryRow], figures: Sequence[str]) -> list[Row]:
             key=f"{row.sweep_id}/{row.cell_id}",
             verdict=verdict_badge(Verdict(row.verdict)),
             amounts=[_amount(row.figures.get(figure), figure) for figure in figures],
-            versions="" if before is None else version_words(before.versions, row.versions),
+            # They are not known where an environment could not be had.
+            versions=version_words(before.versions, row.versions)
+            if before and before.versions and row.versions
+            else "",
         )
         for row, before in zip(found, older, strict=True)
     ]
+
+
+def _other_versions(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """They are not known where an environment could not be had."""
+    return version_words(before, after) if before and after else ""
 
 
 def _amount(point: HistoryPoint | None, figure: str) -> str:

@@ -69,6 +69,17 @@ def test_a_series_shows_its_nights_without_a_script(slower: Client) -> None:
     assert "25.0 s (24.8 s to 25.5 s) 6.00 s (5.94 s to 6.12 s) vllm 0.30.0 → 0.31.0" in page.text
 
 
+def test_a_night_without_an_environment_is_no_change_of_versions(client: Client, store: Store) -> None:
+    add_nights(store, STEADY[:2])
+    add_night(store, 2, {}, verdict=Verdict.UNSUPPORTED, versions={})
+    add_night(store, 3, {"cold_s": 20.0})
+    page = page_of(client)
+    assert "unsupported —" in page.text
+    assert "→" not in page.text
+    add_night(store, 4, {"cold_s": 20.0}, versions=NEWER)
+    assert "vllm 0.30.0 → 0.31.0" in page_of(client).text
+
+
 def test_too_little_data_is_said(client: Client, store: Store) -> None:
     add_nights(store, STEADY[:2])
     assert "… too little data" in page_of(client).text

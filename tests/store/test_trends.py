@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 
 from service.domain.verdict import Verdict
 from service.reads.plans import watched
-from service.store import Store
+from service.store import Store, repositories
 from service.store.database import create_engine, upgrade
-from service.store.repositories import trends
+from service.store.repositories import earlier, trends
 from service.store.repositories.trends import Drawn, Stretch, VersionChange
 from store.nights import add_night, add_nights, night, series, sweep_of
+from store.samples import ENVIRONMENT, add_sweep
 
 OTHER = {"vllm": "0.31.0", "torch": "2.10.0"}
 
@@ -189,3 +191,17 @@ def test_the_table_has_nights_without_a_point_too(nights: Store) -> None:
     assert rows[0].figures["cold_s"].repeats == 3
     assert [row.sweep_id for row in newest] == [sweep_of(11), sweep_of(10)]
     assert none == []
+
+
+def test_the_series_of_a_cell_that_cannot_be_resolved_is_found_by_what_was_written(store: Store) -> None:
+    add_sweep(store, sweep_of(0), cells=2)
+    add_night(store, 0, {"cold_s": 20.0}, of=series("s1", "cell c0"))
+    other = ENVIRONMENT.model_copy(update={"cores": 999})
+    with store.reading() as session:
+        cell = repositories.get_cell(session, sweep_of(0), "c0")
+        found = earlier.series_so_far(session, cell, None)
+        assert found is not None
+        assert found.id == "s1"
+        assert earlier.series_so_far(session, replace(cell, name="another"), None) is None
+        assert earlier.series_so_far(session, replace(cell, requested={"seed": 1}), None) is None
+        assert earlier.series_so_far(session, cell, other) is None

@@ -164,8 +164,10 @@ def history(session: Session, series_id: str, figures: Sequence[str], stretch: S
         .order_by(OutcomeRow.at.desc(), OutcomeRow.id.desc())
         .limit(limit)
     ).all()
-    found = _points_of(session, [outcome for outcome, *_ in rows], figures)
-    return [HistoryRow(*told, found[outcome]) for outcome, *told in rows]
+    found = _points_of(session, [row.id for row in rows], figures)
+    return [
+        HistoryRow(row.at, row.sweep_id, row.cell_id, row.verdict, row.ok, row.versions, found[row.id]) for row in rows
+    ]
 
 
 def _points_of(session: Session, outcomes: Sequence[int], figures: Sequence[str]) -> dict[int, dict[str, HistoryPoint]]:
@@ -173,8 +175,8 @@ def _points_of(session: Session, outcomes: Sequence[int], figures: Sequence[str]
     found: dict[int, dict[str, HistoryPoint]] = {outcome: {} for outcome in outcomes}
     columns = (PointRow.id, PointRow.value, PointRow.lowest, PointRow.highest, PointRow.repeats)
     query = select(PointRow.outcome_id, PointRow.figure, *columns).where(PointRow.outcome_id.in_(outcomes))
-    for outcome, figure, *point in session.execute(query.where(PointRow.figure.in_(figures))) if found else ():
-        found[outcome][figure] = HistoryPoint(*point)
+    for row in session.execute(query.where(PointRow.figure.in_(figures))) if found else ():
+        found[row.outcome_id][row.figure] = HistoryPoint(row.id, row.value, row.lowest, row.highest, row.repeats)
     return found
 
 
