@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
 from service.dashboard import ticks
 from service.dashboard.amounts import amount
+from service.dashboard.scales import across, range_of, up, when
 from service.dashboard.trend_chart import Chart, Curve, Dot, Mark
 
-WIDTH, HEIGHT = 900, 280
-LEFT, RIGHT, TOP, BOTTOM = 76, 14, 22, 32
 SHAPES = {
     "circle": "m-4,0a4,4,0,1,0,8,0a4,4,0,1,0,-8,0z",
     "square": "m-3.5,-3.5h7v7h-7z",
@@ -27,9 +25,6 @@ middle on."""
 
 _KEY = 7
 """The middle of a shape in the legend."""
-
-_FREE = 0.04
-"""Part of the range that is left free above and below."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +101,15 @@ def plots(chart: Chart) -> list[Plot]:
 
 def _plot(curves: Sequence[tuple[int, Curve]], chart: Chart, begin: datetime, end: datetime) -> Plot:
     unit = curves[0][1].unit
-    low, high = _range([curve for _, curve in curves], chart.logarithmic)
+    low, high = range_of([curve for _, curve in curves], chart.logarithmic)
     logarithmic = chart.logarithmic and low > 0
     # Figures were measured in the same nights, so they have their moments in common.
-    frame = _Frame(cache(_across(begin, end)), _up(low, high, logarithmic), cache("{:%Y-%m-%d %H:%M} UTC".format))
+    frame = _Frame(cache(across(begin, end)), up(low, high, logarithmic), cache("{:%Y-%m-%d %H:%M} UTC".format))
     values = ticks.of_decades(low, high) if logarithmic else ticks.of_values(low, high)
     names = ", ".join(curve.label for _, curve in curves)
     return Plot(
         title=f"{names} from {begin:%Y-%m-%d} to {end:%Y-%m-%d}, {'logarithmic' if logarithmic else 'linear'}",
-        across=[Tick(frame.x(moment), _when(moment, end - begin)) for moment in ticks.of_times(begin, end)],
+        across=[Tick(frame.x(moment), when(moment, end - begin)) for moment in ticks.of_times(begin, end)],
         up=[Tick(frame.y(value), amount(value, unit)) for value in values],
         versions=[Tick(frame.x(mark.at), mark.text) for mark in chart.versions if begin <= mark.at <= end],
         lines=[_line(number, curve, frame) for number, curve in curves],
@@ -162,48 +157,3 @@ def spread(dot: Dot, unit: str) -> str:
     several = "" if dot.points == 1 else f"mean of {dot.points} points: "
     within = "" if dot.low == dot.high else f" ({amount(dot.low, unit)} to {amount(dot.high, unit)})"
     return f"{several}{amount(dot.value, unit)}{within}"
-
-
-def _range(curves: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
-    """What the axis shows: all dots with their ranges, and what they are held against."""
-    dots = [dot for curve in curves for dot in curve.dots]
-    levels = [curve.level for curve in curves if curve.level is not None]
-    low = min(dot.low for dot in dots)
-    high = max(dot.high for dot in dots)
-    low = min([low, *(level.low for level in levels if level.low > 0 or not logarithmic)])
-    high = max([high, *(level.high for level in levels)])
-    if low == high:
-        low, high = (low * 0.9, high * 1.1) if low > 0 else (low - 1, high + 1)
-    if logarithmic and low > 0:
-        part = (high / low) ** _FREE
-        return low / part, high * part
-    free = (high - low) * _FREE
-    return (low - free if low - free > 0 or low < 0 else 0.0), high + free
-
-
-def _across(begin: datetime, end: datetime) -> Callable[[datetime], float]:
-    span = (end - begin).total_seconds()
-    width = WIDTH - LEFT - RIGHT
-
-    def place(moment: datetime) -> float:
-        part = (moment - begin).total_seconds() / span if span else 0.5
-        return round(LEFT + width * part, 1)
-
-    return place
-
-
-def _up(low: float, high: float, logarithmic: bool) -> Callable[[float], float]:
-    scale: Callable[[float], float] = math.log if logarithmic else float
-    bottom, top = scale(low), scale(high)
-    height = HEIGHT - TOP - BOTTOM
-
-    def place(value: float) -> float:
-        # What a logarithm has no place for lies on the axis.
-        part = (scale(max(value, low)) - bottom) / (top - bottom)
-        return round(HEIGHT - BOTTOM - height * part, 1)
-
-    return place
-
-
-def _when(moment: datetime, span: timedelta) -> str:
-    return f"{moment:%Y-%m-%d}" if span >= timedelta(days=2) else f"{moment:%m-%d %H:%M}"

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from service.dashboard.plots import BOTTOM, HEIGHT, LEFT, RIGHT, SHAPES, TOP, WIDTH, plots
+from service.dashboard.plots import SHAPES, plots
+from service.dashboard.scales import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from service.dashboard.trend_chart import Chart, Curve, Dot, Level, Mark, columns
 
 BEGIN = datetime(2026, 11, 1, 2, 30, tzinfo=UTC)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 
@@ -12,12 +10,11 @@ import pytest
 
 from service.domain.verdict import Verdict
 from service.reads.plans import watched
-from service.store import Store, repositories
+from service.store import Store
 from service.store.database import create_engine, upgrade
-from service.store.repositories import earlier, trends
+from service.store.repositories import histories, trends
 from service.store.repositories.trends import Drawn, Stretch, VersionChange
 from store.nights import add_night, add_nights, night, series, sweep_of
-from store.samples import ENVIRONMENT, add_sweep
 
 OTHER = {"vllm": "0.31.0", "torch": "2.10.0"}
 
@@ -36,13 +33,6 @@ def nights(store: Store) -> Store:
     return store
 
 
-def test_the_figures_of_a_series_are_known_by_name(nights: Store) -> None:
-    with nights.reading() as session:
-        assert trends.figures_of(session, "s1") == ["cold.dynamo", "cold_s", "warm_s"]
-        assert trends.figures_of(session, "s2") == ["cold_s"]
-        assert trends.figures_of(session, "none") == []
-
-
 def test_few_points_are_dots_of_their_own(nights: Store) -> None:
     with nights.reading() as session:
         found = trends.dots(session, "s1", "cold_s", Stretch())
@@ -55,7 +45,7 @@ def test_few_points_are_dots_of_their_own(nights: Store) -> None:
 def test_a_stretch_has_both_its_ends(nights: Store) -> None:
     with nights.reading() as session:
         found = trends.dots(session, "s1", "cold_s", Stretch(night(2), night(5)))
-        rows = trends.history(session, "s1", ["cold_s"], Stretch(night(2), night(5)), 50)
+        rows = histories.history(session, "s1", ["cold_s"], Stretch(night(2), night(5)), 50)
     assert [dot.value for dot in found] == [22, 23, 25]
     assert [row.sweep_id for row in rows] == [sweep_of(number) for number in (5, 4, 3, 2)]
 
@@ -178,30 +168,3 @@ def test_versions_change_once(nights: Store, monkeypatch: pytest.MonkeyPatch) ->
     (change,) = changes("s1")
     assert night(6) <= change.at <= night(9)
     assert (change.before["vllm"], change.after["vllm"]) == ("0.30.0", "0.31.0")
-
-
-def test_the_table_has_nights_without_a_point_too(nights: Store) -> None:
-    with nights.reading() as session:
-        rows = trends.history(session, "s1", ["warm_s", "cold_s"], Stretch(), 50)
-        newest = trends.history(session, "s1", ["cold_s"], Stretch(), 2)
-        none = trends.history(session, "s1", ["cold_s"], Stretch(since=night(12) + timedelta(days=1)), 2)
-    assert [row.at for row in rows] == [night(number) for number in reversed(range(12))]
-    assert [row.verdict for row in rows if not row.figures] == [Verdict.CRASHED]
-    assert rows[0].figures["cold_s"].value == 31.0
-    assert rows[0].figures["cold_s"].repeats == 3
-    assert [row.sweep_id for row in newest] == [sweep_of(11), sweep_of(10)]
-    assert none == []
-
-
-def test_the_series_of_a_cell_that_cannot_be_resolved_is_found_by_what_was_written(store: Store) -> None:
-    add_sweep(store, sweep_of(0), cells=2)
-    add_night(store, 0, {"cold_s": 20.0}, of=series("s1", "cell c0"))
-    other = ENVIRONMENT.model_copy(update={"cores": 999})
-    with store.reading() as session:
-        cell = repositories.get_cell(session, sweep_of(0), "c0")
-        found = earlier.series_so_far(session, cell, None)
-        assert found is not None
-        assert found.id == "s1"
-        assert earlier.series_so_far(session, replace(cell, name="another"), None) is None
-        assert earlier.series_so_far(session, replace(cell, requested={"seed": 1}), None) is None
-        assert earlier.series_so_far(session, cell, other) is None

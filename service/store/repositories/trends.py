@@ -17,8 +17,6 @@ DOTS = 400
 """Points of a figure that are drawn one by one. Of more, neighbours are drawn as one."""
 
 _ENDS = (func.min, func.max)
-_NEWEST = 10
-"""Outcomes that are looked at to learn which figures a series has."""
 
 
 @dataclass(frozen=True)
@@ -54,42 +52,6 @@ class VersionChange:
     at: datetime
     before: dict[str, Any]
     after: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class HistoryPoint:
-    """A figure of one outcome, in a table. ``id``: of the point."""
-
-    id: int
-    value: float
-    lowest: float
-    highest: float
-    repeats: int
-
-
-@dataclass(frozen=True)
-class HistoryRow:
-    """One outcome with the figures that were asked for and that it has."""
-
-    at: datetime
-    sweep_id: str
-    cell_id: str
-    verdict: str
-    ok: bool
-    versions: dict[str, Any]
-    figures: dict[str, HistoryPoint]
-
-
-def figures_of(session: Session, series_id: str) -> list[str]:
-    """Names of the figures that the newest outcomes of a series have."""
-    newest = (
-        select(OutcomeRow.id)
-        .join(PointRow, PointRow.outcome_id == OutcomeRow.id)
-        .where(OutcomeRow.series_id == series_id)
-        .order_by(OutcomeRow.at.desc())
-        .limit(_NEWEST)
-    )
-    return sorted(session.scalars(select(PointRow.figure).where(PointRow.outcome_id.in_(newest)).distinct()))
 
 
 def dots(session: Session, series_id: str, figure: str, stretch: Stretch) -> list[Drawn]:
@@ -155,31 +117,6 @@ def version_changes(session: Session, outcomes: Iterable[int]) -> list[VersionCh
     ]
 
 
-def history(session: Session, series_id: str, figures: Sequence[str], stretch: Stretch, limit: int) -> list[HistoryRow]:
-    """The newest ``limit`` outcomes of the stretch, newest first, those without a point included."""
-    columns = (OutcomeRow.at, OutcomeRow.sweep_id, OutcomeRow.cell_id, OutcomeRow.verdict, OutcomeRow.ok)
-    rows = session.execute(
-        select(OutcomeRow.id, *columns, OutcomeRow.versions)
-        .where(OutcomeRow.series_id == series_id, *_between(OutcomeRow.at, stretch))
-        .order_by(OutcomeRow.at.desc(), OutcomeRow.id.desc())
-        .limit(limit)
-    ).all()
-    found = _points_of(session, [row.id for row in rows], figures)
-    return [
-        HistoryRow(row.at, row.sweep_id, row.cell_id, row.verdict, row.ok, row.versions, found[row.id]) for row in rows
-    ]
-
-
-def _points_of(session: Session, outcomes: Sequence[int], figures: Sequence[str]) -> dict[int, dict[str, HistoryPoint]]:
-    """By outcome and figure."""
-    found: dict[int, dict[str, HistoryPoint]] = {outcome: {} for outcome in outcomes}
-    columns = (PointRow.id, PointRow.value, PointRow.lowest, PointRow.highest, PointRow.repeats)
-    query = select(PointRow.outcome_id, PointRow.figure, *columns).where(PointRow.outcome_id.in_(outcomes))
-    for row in session.execute(query.where(PointRow.figure.in_(figures))) if found else ():
-        found[row.outcome_id][row.figure] = HistoryPoint(row.id, row.value, row.lowest, row.highest, row.repeats)
-    return found
-
-
 def _within(column: Any, stretch: Stretch) -> list[ColumnElement[bool]]:
     """``column`` holds Unix time."""
     ends = []
@@ -187,15 +124,6 @@ def _within(column: Any, stretch: Stretch) -> list[ColumnElement[bool]]:
         ends.append(column >= stretch.since.timestamp())
     if stretch.until is not None:
         ends.append(column <= stretch.until.timestamp())
-    return ends
-
-
-def _between(column: Any, stretch: Stretch) -> list[ColumnElement[bool]]:
-    ends = []
-    if stretch.since is not None:
-        ends.append(column >= stretch.since)
-    if stretch.until is not None:
-        ends.append(column <= stretch.until)
     return ends
 
 
