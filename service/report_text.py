@@ -49,6 +49,16 @@ def stored_report_text(session: Session, sweep_id: str) -> str:
     return f'{first[:-1]}, "cells": [{", ".join(texts)}]}}'
 
 
+def kept_report(session: Session, sweep_id: str) -> dict[str, Any]:
+    """``service.report.stored_report``, of what was kept beside the runs: a tenth of the time where there are many.
+
+    Raises:
+        UnknownRecord: if there is no such sweep.
+    """
+    found: dict[str, Any] = json.loads(stored_report_text(session, sweep_id))
+    return found
+
+
 def _cell(session: Session, cell: CellRecord, part: RunPart | None, sweep: SweepRecord) -> str:
     if part is None or part.text is None or (sweep.artifacts_removed_at is not None and _names_files(part.text)):
         run = None if part is None else repositories.get_run(session, part.run_id)

@@ -13,7 +13,7 @@ from service.api.dependencies import StoreDependency
 from service.api.problems import RESPONSES
 from service.exports import EXPORTS, Format
 from service.exports.baselines import with_baselines
-from service.report import stored_report
+from service.report_text import kept_report
 
 router = APIRouter(prefix="/v1/sweeps/{sweep_id}", tags=["exports"], responses=RESPONSES)
 
@@ -29,7 +29,7 @@ _FILES: dict[int | str, dict[str, Any]] = {
 def export_sweep(sweep_id: str, form: Format, store: StoreDependency) -> Response:
     """The report as far as the sweep has come, as a file. What has not ended is an error in JUnit."""
     with store.reading() as session:
-        report = with_baselines(session, stored_report(session, sweep_id))
+        report = with_baselines(session, kept_report(session, sweep_id))
     export = EXPORTS[form]
     headers = {"Content-Disposition": f'attachment; filename="{sweep_id}.{export.suffix}"', **SAFE}
     return Response(export.write(report), headers=headers, media_type=export.media_type)

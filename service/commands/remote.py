@@ -21,6 +21,7 @@ from service.commands.refused import Refused
 from service.exports import EXPORTS, Format
 from service.exports.baselines import with_baselines
 from service.report import stored_report
+from service.report_text import kept_report
 from service.settings import Settings
 from service.store import open_store
 from service.store.records import UnknownRecord
@@ -101,7 +102,7 @@ def export(
             for form, path in files.items():
                 write_bytes(path, client.export(sweep, form))
         return
-    report = _stored(sweep, lambda session: with_baselines(session, stored_report(session, sweep)))
+    report = _stored(sweep, lambda session: with_baselines(session, kept_report(session, sweep)))
     for form, path in files.items():
         write_bytes(path, EXPORTS[form].write(report))
 

@@ -38,8 +38,19 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Common:
+    """Settings that stand elsewhere, as every cell has them: those the engine adapted, and effective ones."""
+
+    adapted: Sequence[Setting] = ()
+    effective: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
 class CellView:
-    """``cell``: as in the report. ``why``: the sentence that matters most; ``reasons``: the others."""
+    """``cell``: as in the report. ``why``: the sentence that matters most; ``reasons``: the others.
+
+    ``adapted`` and ``effective`` are without those in ``common``.
+    """
 
     line: CellLine
     cell: Json
@@ -54,6 +65,7 @@ class CellView:
     resources: Sequence[Sequence[str]]
     maps: Sequence[ResidualMap]
     broken: Sequence[Json]
+    common: Common = Common()
 
 
 def cell_view(line: CellLine, cell: Json) -> CellView:

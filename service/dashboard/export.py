@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from service.dashboard.cell_view import cell_view
+from service.dashboard.common import apart
 from service.dashboard.frame import BARE
 from service.dashboard.lines import figures_in, glance_of, lines_of
 from service.dashboard.render import STATIC, render
@@ -31,13 +32,15 @@ def render_static(report: Mapping[str, Any]) -> str:
         lambda glance: f"#{anchors[glance.id]}",
         report.get("baselines"),
     )
+    common, views = apart([cell_view(line, cell) for line, cell in zip(lines, cells, strict=True)])
     # Our own files, and the one text in a page that must not be escaped.
     styles = Markup("\n".join((STATIC / name).read_text(encoding="utf-8") for name in STYLES))
     return render(
         "static.html",
         BARE,
         page=sweep_view(head, lines, rows=max(1, len(lines))),
-        cells=[(anchors[cell["id"]], cell_view(line, cell)) for line, cell in zip(lines, cells, strict=True)],
+        cells=[*zip(anchors.values(), views, strict=True)],
+        common=common,
         styles=styles,
         linked=False,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from service.dashboard.axes import UNWRITTEN, Axis
+from service.dashboard.axes import NONE, UNWRITTEN, Axis, Layout
 from service.dashboard.lines import CellLine
 
 NOT_YET = "not-yet"
@@ -55,12 +55,22 @@ class Filter:
             wanted.setdefault(key, set()).add(value)
         return [line for line in lines if self._shows(line, wanted)]
 
-    def remarks(self, axes: Sequence[Axis]) -> list[str]:
-        """What the address asks for and this sweep does not have."""
+    def remarks(self, axes: Sequence[Axis], layout: Layout) -> list[str]:
+        """What the address asks for and is not shown: what this sweep does not have, and an axis in two places."""
         keys = {axis.key for axis in axes}
-        asked = [item for item in (self.x, self.y, self.by) if item not in ("", "-")]
+        asked = [item for item in (self.x, self.y, self.by) if item not in ("", NONE)]
         asked += [item.partition("=")[0] for item in self.values]
-        return [f"No axis of this sweep is called {key!r}." for key in dict.fromkeys(asked) if key not in keys]
+        unknown = [f"No axis of this sweep is called {key!r}." for key in dict.fromkeys(asked) if key not in keys]
+        return unknown + self._twice(layout)
+
+    def _twice(self, layout: Layout) -> list[str]:
+        places = {axis.key: place for place, axis in (("columns", layout.x), ("rows", layout.y)) if axis is not None}
+        found = []
+        if self.x == self.y and self.y in places:
+            found.append(f"{self.y!r} makes the rows, so it makes no columns too.")
+        if self.by in places:
+            found.append(f"{self.by!r} makes the {places[self.by]}, so it makes no small multiples too.")
+        return found
 
     def _shows(self, line: CellLine, wanted: dict[str, set[str]]) -> bool:
         verdict = NOT_YET if line.glance.verdict is None else str(line.glance.verdict)

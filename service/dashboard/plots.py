@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import cache
+from typing import NamedTuple
 
 from service.dashboard import ticks
 from service.dashboard.amounts import amount
+from service.dashboard.scales import across, range_of, up, when
 from service.dashboard.trend_chart import Chart, Curve, Dot, Mark
 
-WIDTH, HEIGHT = 900, 280
-LEFT, RIGHT, TOP, BOTTOM = 76, 14, 22, 32
-SHAPES = ("circle", "square", "triangle", "diamond", "cross")
-"""Of the curves in turn, as in the script that draws them: no colour is needed to tell them apart."""
+SHAPES = {
+    "circle": "m-4,0a4,4,0,1,0,8,0a4,4,0,1,0,-8,0z",
+    "square": "m-3.5,-3.5h7v7h-7z",
+    "triangle": "m0,-5l-4.5,9h9z",
+    "diamond": "m0,-5.5l-4.5,5.5l4.5,5.5l4.5,-5.5z",
+    "cross": "m-4,0h8m-4,-4v8",
+}
+"""Of the curves in turn, as in the script that draws them: no colour is needed to tell them apart. As paths, from the
+middle on."""
 
-_FREE = 0.04
-"""Part of the range that is left free above and below."""
+_KEY = 7
+"""The middle of a shape in the legend."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +33,11 @@ class Tick:
     text: str
 
 
-@dataclass(frozen=True)
-class Spot:
-    """A dot. ``top`` and ``bottom``: where its range ends."""
+class Spot(NamedTuple):
+    """A dot. ``top`` and ``bottom``: where its range ends. ``mark``, ``range``: paths that draw them, none is empty.
+
+    A tuple, as a page makes thousands.
+    """
 
     x: float
     y: float
@@ -36,14 +45,20 @@ class Spot:
     bottom: float
     link: str
     title: str
+    mark: str
+    range: str
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve. ``path``: points for a polyline. ``level``, ``bounds``: heights of what it is held against."""
+    """One curve. ``key``: its shape for the legend, as a path. ``path``: points for a polyline.
+
+    ``level``, ``bounds``: heights of what it is held against.
+    """
 
     number: int
     shape: str
+    key: str
     label: str
     path: str
     spots: Sequence[Spot]
@@ -65,6 +80,8 @@ class Plot:
 class _Frame:
     x: Callable[[datetime], float]
     y: Callable[[float], float]
+    when: Callable[[datetime], str]
+    """The moment in words."""
 
 
 def plots(chart: Chart) -> list[Plot]:
@@ -84,14 +101,15 @@ def plots(chart: Chart) -> list[Plot]:
 
 def _plot(curves: Sequence[tuple[int, Curve]], chart: Chart, begin: datetime, end: datetime) -> Plot:
     unit = curves[0][1].unit
-    low, high = _range([curve for _, curve in curves], chart.logarithmic)
+    low, high = range_of([curve for _, curve in curves], chart.logarithmic)
     logarithmic = chart.logarithmic and low > 0
-    frame = _Frame(_across(begin, end), _up(low, high, logarithmic))
+    # Figures were measured in the same nights, so they have their moments in common.
+    frame = _Frame(cache(across(begin, end)), up(low, high, logarithmic), cache("{:%Y-%m-%d %H:%M} UTC".format))
     values = ticks.of_decades(low, high) if logarithmic else ticks.of_values(low, high)
     names = ", ".join(curve.label for _, curve in curves)
     return Plot(
         title=f"{names} from {begin:%Y-%m-%d} to {end:%Y-%m-%d}, {'logarithmic' if logarithmic else 'linear'}",
-        across=[Tick(frame.x(moment), _when(moment, end - begin)) for moment in ticks.of_times(begin, end)],
+        across=[Tick(frame.x(moment), when(moment, end - begin)) for moment in ticks.of_times(begin, end)],
         up=[Tick(frame.y(value), amount(value, unit)) for value in values],
         versions=[Tick(frame.x(mark.at), mark.text) for mark in chart.versions if begin <= mark.at <= end],
         lines=[_line(number, curve, frame) for number, curve in curves],
@@ -101,12 +119,15 @@ def _plot(curves: Sequence[tuple[int, Curve]], chart: Chart, begin: datetime, en
 def _line(number: int, curve: Curve, frame: _Frame) -> Line:
     level = curve.level
     begin, end = curve.dots[0].at, curve.dots[-1].at
+    shape = list(SHAPES)[number % len(SHAPES)]
+    spots = [_spot(dot, curve, frame, SHAPES[shape]) for dot in curve.dots]
     return Line(
         number=number,
-        shape=SHAPES[number % len(SHAPES)],
+        shape=shape,
+        key=f"M{_KEY},{_KEY}{SHAPES[shape]}",
         label=curve.label,
-        path=" ".join(f"{frame.x(dot.at):.1f},{frame.y(dot.value):.1f}" for dot in curve.dots),
-        spots=[_spot(dot, curve, frame) for dot in curve.dots],
+        path=" ".join(f"{spot.x:.1f},{spot.y:.1f}" for spot in spots),
+        spots=spots,
         level=None if level is None else frame.y(level.value),
         bounds=None if level is None else (frame.y(level.high), frame.y(level.low)),
         steps=[_step(mark, frame) for mark in curve.steps if begin <= mark.at <= end],
@@ -117,14 +138,17 @@ def _step(mark: Mark, frame: _Frame) -> Tick:
     return Tick(frame.x(mark.at), mark.text)
 
 
-def _spot(dot: Dot, curve: Curve, frame: _Frame) -> Spot:
+def _spot(dot: Dot, curve: Curve, frame: _Frame, outline: str) -> Spot:
+    x, y, top, bottom = frame.x(dot.at), frame.y(dot.value), frame.y(dot.high), frame.y(dot.low)
     return Spot(
-        x=frame.x(dot.at),
-        y=frame.y(dot.value),
-        top=frame.y(dot.high),
-        bottom=frame.y(dot.low),
+        x=x,
+        y=y,
+        top=top,
+        bottom=bottom,
         link=dot.link,
-        title=f"{curve.label}, {dot.at:%Y-%m-%d %H:%M} UTC: {spread(dot, curve.unit)}",
+        title=f"{curve.label}, {frame.when(dot.at)}: {spread(dot, curve.unit)}",
+        mark=f"M{x:.1f},{y:.1f}{outline}",
+        range=f"M{x:.1f},{top:.1f}V{bottom:.1f}" if top != bottom else "",
     )
 
 
@@ -133,48 +157,3 @@ def spread(dot: Dot, unit: str) -> str:
     several = "" if dot.points == 1 else f"mean of {dot.points} points: "
     within = "" if dot.low == dot.high else f" ({amount(dot.low, unit)} to {amount(dot.high, unit)})"
     return f"{several}{amount(dot.value, unit)}{within}"
-
-
-def _range(curves: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
-    """What the axis shows: all dots with their ranges, and what they are held against."""
-    dots = [dot for curve in curves for dot in curve.dots]
-    levels = [curve.level for curve in curves if curve.level is not None]
-    low = min(dot.low for dot in dots)
-    high = max(dot.high for dot in dots)
-    low = min([low, *(level.low for level in levels if level.low > 0 or not logarithmic)])
-    high = max([high, *(level.high for level in levels)])
-    if low == high:
-        low, high = (low * 0.9, high * 1.1) if low > 0 else (low - 1, high + 1)
-    if logarithmic and low > 0:
-        part = (high / low) ** _FREE
-        return low / part, high * part
-    free = (high - low) * _FREE
-    return (low - free if low - free > 0 or low < 0 else 0.0), high + free
-
-
-def _across(begin: datetime, end: datetime) -> Callable[[datetime], float]:
-    span = (end - begin).total_seconds()
-    width = WIDTH - LEFT - RIGHT
-
-    def place(moment: datetime) -> float:
-        part = (moment - begin).total_seconds() / span if span else 0.5
-        return round(LEFT + width * part, 1)
-
-    return place
-
-
-def _up(low: float, high: float, logarithmic: bool) -> Callable[[float], float]:
-    scale: Callable[[float], float] = math.log if logarithmic else float
-    bottom, top = scale(low), scale(high)
-    height = HEIGHT - TOP - BOTTOM
-
-    def place(value: float) -> float:
-        # What a logarithm has no place for lies on the axis.
-        part = (scale(max(value, low)) - bottom) / (top - bottom)
-        return round(HEIGHT - BOTTOM - height * part, 1)
-
-    return place
-
-
-def _when(moment: datetime, span: timedelta) -> str:
-    return f"{moment:%Y-%m-%d}" if span >= timedelta(days=2) else f"{moment:%m-%d %H:%M}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Dot:
-    """One point, or ``points`` of them that lie side by side.
+class Dot(NamedTuple):
+    """One point, or ``points`` of them that lie side by side. A tuple, as a page makes thousands.
 
     ``value``: the median of a cell's starts; of several points their mean. ``low``, ``high``: the fastest and the
     slowest start, of several points those of all. ``link``: to the cell, or to the stretch that holds the points.

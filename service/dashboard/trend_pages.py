@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, JSONResponse
 
 from service.api.dependencies import StoreDependency
-from service.dashboard import bokeh, plots, trends_view
+from service.dashboard import bokeh, plots, scales, trend_table, trends_view
 from service.dashboard.badges import verdict_badge
 from service.dashboard.complaints import NONE, Complaints
 from service.dashboard.formats import value
@@ -23,8 +23,8 @@ from service.dashboard.render import render
 from service.dashboard.trend_chart import Chart, columns
 from service.dashboard.trend_query import LINEAR, Asked, asked, ranges, written
 from service.store import Store
+from service.store.repositories import histories, series_notices, series_state, trends
 from service.store.repositories import series as series_of
-from service.store.repositories import series_notices, series_state, trends
 from service.store.repositories.trends import Stretch
 from service.store.series_records import SeriesRecord, SeriesState
 
@@ -40,12 +40,12 @@ _SUMMARY = 120
 """Characters that the list shows of the settings."""
 
 _FRAME_OF_PLOT = {
-    "width": plots.WIDTH,
-    "height": plots.HEIGHT,
-    "left": plots.LEFT,
-    "right": plots.RIGHT,
-    "top": plots.TOP,
-    "bottom": plots.BOTTOM,
+    "width": scales.WIDTH,
+    "height": scales.HEIGHT,
+    "left": scales.LEFT,
+    "right": scales.RIGHT,
+    "top": scales.TOP,
+    "bottom": scales.BOTTOM,
 }
 
 router = APIRouter(include_in_schema=False)
@@ -91,7 +91,7 @@ def machine(record: SeriesRecord) -> str:
 def show_series(series_id: str, store: StoreDependency, frame: FrameDependency, address: Address) -> HTMLResponse:
     """One series over time."""
     with store.reading() as session:
-        known = trends.figures_of(session, series_id)
+        known = histories.figures_of(session, series_id)
         return page_of(session, frame, series_id, known, address(known))
 
 
@@ -99,7 +99,7 @@ def show_series(series_id: str, store: StoreDependency, frame: FrameDependency, 
 def show_chart(series_id: str, store: StoreDependency, address: Address) -> JSONResponse:
     """What the page's script draws."""
     with store.reading() as session:
-        _, chart = _looked(session, series_id, address(trends.figures_of(session, series_id)))
+        _, chart = _looked(session, series_id, address(histories.figures_of(session, series_id)))
     return JSONResponse(columns(chart), headers={"Cache-Control": "no-store"})
 
 
@@ -123,10 +123,11 @@ def page_of(
     """The page of a series; ``complaints`` and ``fields`` are of a form that was sent and refused."""
     state, chart = _looked(session, series_id, wanted)
     record = state.series
-    found = trends.history(session, series_id, [*wanted.figures], Stretch(wanted.since, wanted.until), ROWS)
+    found = histories.history(session, series_id, [*wanted.figures], Stretch(wanted.since, wanted.until), ROWS)
     whole, phases = trends_view.choices(known, wanted)
+    over = wanted.stretches()
     nonce = secrets.token_urlsafe(16)
-    acceptable = trends_view.acceptable(found, state.figures)
+    acceptable = trend_table.acceptable(found, state.figures)
     page = render(
         "series.html",
         frame,
@@ -141,8 +142,8 @@ def page_of(
         whole=whole,
         phases=phases,
         stretches=[
-            *((name, wanted.between(begin, None).query()) for name, begin in ranges(record.last_at)),
-            ("all", wanted.between(None, None).query()),
+            *((name, over(begin, None)) for name, begin in ranges(record.last_at)),
+            ("all", over(None, None)),
         ],
         plots=plots.plots(chart),
         frame_of_plot=_FRAME_OF_PLOT,
@@ -151,7 +152,7 @@ def page_of(
         nonce=nonce,
         thinned=chart.thinned,
         totals=sum(curve.total for curve in chart.curves),
-        rows=trends_view.rows(found, wanted.figures),
+        rows=trend_table.rows(found, wanted.figures),
         labels=[curve.label for curve in chart.curves],
         points_query=wanted.rest_query(),
         notices=series_notices.notices(session, NOTICES, series_id=series_id),
@@ -180,5 +181,5 @@ def again(
 ) -> HTMLResponse:
     """The page of a series with a form as it was sent, and what is wrong with it."""
     with store.reading() as session:
-        known = trends.figures_of(session, series_id)
+        known = histories.figures_of(session, series_id)
         return page_of(session, frame, series_id, known, asked((), known, "", "", LINEAR), complaints, fields)

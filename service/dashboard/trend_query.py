@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from urllib.parse import urlencode
+from functools import cache
+from urllib.parse import quote_plus, urlencode
 
 LINEAR, LOG = "linear", "log"
 DEFAULT_FIGURES = ("cold_s", "warm_s")
@@ -34,17 +35,20 @@ class Asked:
 
     def query(self) -> str:
         """The same as the query of an address, beginning with ``?``."""
-        ends = [(name, moment) for name, moment in (("since", self.since), ("until", self.until)) if moment is not None]
-        fields = [
-            *(("figure", figure) for figure in self.figures),
-            *((name, written(moment)) for name, moment in ends),
-            *([("scale", self.scale)] if self.scale != LINEAR else []),
-        ]
-        return "?" + urlencode(fields)
+        return self.stretches()(self.since, self.until)
 
-    def between(self, since: datetime | None, until: datetime | None) -> Asked:
-        """The same of another stretch."""
-        return replace(self, since=since, until=until, problems=())
+    def stretches(self) -> Callable[[datetime | None, datetime | None], str]:
+        """The query of the same over any stretch; what all of them share is written once, as each dot is a link."""
+        figures = urlencode([("figure", figure) for figure in self.figures])
+        scale = urlencode([("scale", self.scale)]) if self.scale != LINEAR else ""
+
+        # Figures were measured in the same nights, so they have their stretches in common.
+        @cache
+        def query(since: datetime | None, until: datetime | None) -> str:
+            ends = [f"{name}={quote_plus(written(at))}" for name, at in (("since", since), ("until", until)) if at]
+            return "?" + "&".join(filter(None, (figures, *ends, scale)))
+
+        return query
 
     def rest_query(self) -> str:
         """The same points, as the API is asked for them."""

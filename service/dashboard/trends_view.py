@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from service.dashboard.amounts import amount, label_of, ratio, unit_of
-from service.dashboard.badges import Badge, verdict_badge
+from service.dashboard.badges import Badge
 from service.dashboard.formats import NOTHING
 from service.dashboard.trend_chart import Chart, Curve, Dot, Level, Mark
 from service.dashboard.trend_query import Asked
 from service.domain.regression import Condition
-from service.domain.verdict import Verdict
 from service.page_paths import cell_page
-from service.store.repositories.trends import Drawn, HistoryPoint, HistoryRow, VersionChange
+from service.store.repositories.trends import Drawn, VersionChange
 from service.store.series_records import ChangePoint, FigureState, SeriesState
+
+Over = Callable[[datetime, datetime], str]
+"""The address of the same page over a stretch."""
 
 _CONDITIONS = {
     Condition.STEADY: ("✓", "good"),
@@ -50,54 +52,35 @@ class Standing:
     accepted: str
 
 
-@dataclass(frozen=True)
-class Row:
-    """A night. ``cell``: link from the page. ``key``: sweep and cell, as the comparison takes them."""
-
-    at: datetime
-    cell: str
-    key: str
-    verdict: Badge
-    amounts: Sequence[str]
-    versions: str
-
-
-@dataclass(frozen=True)
-class Acceptable:
-    """A point from which on a figure may be accepted as it is."""
-
-    key: str
-    text: str
-
-
 def chart_of(
     asked: Asked, drawn: Mapping[str, Sequence[Drawn]], changes: Sequence[VersionChange], state: SeriesState
 ) -> Chart:
     """The chart of the figures that were asked for, in their order."""
+    over = asked.stretches()
     return Chart(
-        curves=[_curve(figure, drawn[figure], state.figures.get(figure), asked) for figure in asked.figures],
+        curves=[_curve(figure, drawn[figure], state.figures.get(figure), over) for figure in asked.figures],
         versions=[Mark(change.at, said) for change in changes if (said := version_words(change.before, change.after))],
         logarithmic=asked.logarithmic,
     )
 
 
-def _curve(figure: str, drawn: Sequence[Drawn], state: FigureState | None, asked: Asked) -> Curve:
+def _curve(figure: str, drawn: Sequence[Drawn], state: FigureState | None, over: Over) -> Curve:
     unit = unit_of(figure)
     steps = () if state is None else state.changes
     return Curve(
         figure=figure,
         label=label_of(figure),
         unit=unit,
-        dots=[_dot(item, asked) for item in drawn],
+        dots=[_dot(item, over) for item in drawn],
         total=sum(item.points for item in drawn),
         level=_level(state),
         steps=[Mark(step.at, _step_words(step)) for step in steps],
     )
 
 
-def _dot(item: Drawn, asked: Asked) -> Dot:
+def _dot(item: Drawn, over: Over) -> Dot:
     alone = item.sweep_id is not None and item.cell_id is not None
-    link = cell_link(str(item.sweep_id), str(item.cell_id)) if alone else asked.between(item.begin, item.end).query()
+    link = cell_link(str(item.sweep_id), str(item.cell_id)) if alone else over(item.begin, item.end)
     return Dot(
         at=item.begin + (item.end - item.begin) / 2,
         value=item.value,
@@ -175,38 +158,3 @@ def _said(state: FigureState) -> str:
     if found.since_at is not None:
         return f"since {found.since_at:%Y-%m-%d %H:%M} UTC"
     return f"baseline of {found.points} nights, one scatters by {100 * (found.noise or 0):.1f}\N{NO-BREAK SPACE}%"
-
-
-def rows(found: Sequence[HistoryRow], figures: Sequence[str]) -> list[Row]:
-    """The table, newest first; each night says which versions are others than the night before."""
-    older = [*found[1:], None][: len(found)]
-    return [
-        Row(
-            at=row.at,
-            cell=cell_link(row.sweep_id, row.cell_id),
-            key=f"{row.sweep_id}/{row.cell_id}",
-            verdict=verdict_badge(Verdict(row.verdict)),
-            amounts=[_amount(row.figures.get(figure), figure) for figure in figures],
-            versions="" if before is None else version_words(before.versions, row.versions),
-        )
-        for row, before in zip(found, older, strict=True)
-    ]
-
-
-def _amount(point: HistoryPoint | None, figure: str) -> str:
-    if point is None:
-        return NOTHING
-    unit = unit_of(figure)
-    if point.repeats == 1:
-        return amount(point.value, unit)
-    return f"{amount(point.value, unit)} ({amount(point.lowest, unit)} to {amount(point.highest, unit)})"
-
-
-def acceptable(found: Sequence[HistoryRow], judged: Iterable[str]) -> list[Acceptable]:
-    """Points of judged figures, newest first."""
-    return [
-        Acceptable(f"{figure}:{point.id}", f"{label_of(figure)}, {row.at:%Y-%m-%d %H:%M} UTC: {_amount(point, figure)}")
-        for figure in sorted(judged)
-        for row in found
-        if (point := row.figures.get(figure)) is not None
-    ]

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from service.dispatch.courses import store_judgement
+from service.dispatch.history import with_reasons
 from service.dispatch.judging import Found, judged
 from service.dispatch.plan import Plan, PlannedCell
+from service.dispatch.unresolved import followed_unresolved
 from service.dispatch.work import AUDIT_ALONE, Places, jobs
 from service.domain.judge import conclude
 from service.domain.lifecycle import State
@@ -58,7 +60,9 @@ def _settle(session: Session, sweep_id: str, item: PlannedCell) -> None:
         # An environment that could not be had is no engine's fault.
         state = State.CRASHED if why.finding is Verdict.CRASHED else State.FINISHED
         cell = repositories.get_cell(session, sweep_id, item.cell.id)
-        store_judgement(session, cell, conclude([why], item.cell.expect), state)
+        found = conclude([why], item.cell.expect)
+        reasons = followed_unresolved(session, cell, item.environment, found)
+        store_judgement(session, cell, with_reasons(found, reasons, cell), state)
     elif item.cell.checks == AUDIT_ALONE:
         of = item.duplicate_of.name if item.duplicate_of else None
         cell = repositories.get_cell(session, sweep_id, item.cell.id)

@@ -7,27 +7,27 @@ and noted among the cell's reasons.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from service.dispatch.judging import words
+from service.dispatch.noticed import Found, of_figures, of_outcome
 from service.domain.case import Judgement, Reason
-from service.domain.figures import Figure, figure_of
+from service.domain.figures import figure_of
 from service.domain.judge import conclude
 from service.domain.measured import Measured, begun_otherwise, measured
-from service.domain.notices import NoticeKind, basis_words, change_words, shortened, since_words, versions_words
-from service.domain.regression import Condition, Judged, Rules, Turn
+from service.domain.notices import basis_words, change_words, since_words, versions_words
+from service.domain.regression import Condition, Rules
 from service.domain.series import Identity, identity
 from service.domain.verdict import Verdict
 from service.settings import Settings
 from service.store import repositories
 from service.store.records import CellRecord
 from service.store.repositories.standings import rejudge
-from service.store.series_records import NewNotice, NewOutcome, NewSeries, OutcomeRecord
+from service.store.series_records import NewOutcome, NewSeries
 from service.store.trouble import trouble_of
 from workers.protocol import Check, Environment, Evidence
 
@@ -53,25 +53,20 @@ class Ran:
     judgement: Judgement
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A figure with what the rules say of it now. ``since``: the outcome with which it began, if anything did."""
-
-    figure: Figure
-    judged: Judged
-    since: OutcomeRecord | None
-    before: OutcomeRecord | None
-
-
 def followed(session: Session, ran: Ran, settings: Settings, now: datetime | None = None) -> tuple[Reason, ...]:
     """Add what ``ran`` found to its series; what that says of it, as further reasons for its verdict."""
+    return safely(session, ran.cell, lambda: _follow(session, ran, settings, now or datetime.now(UTC)))
+
+
+def safely(session: Session, cell: CellRecord, follow: Callable[[], tuple[Reason, ...]]) -> tuple[Reason, ...]:
+    """What ``follow`` returns; where it fails nothing of it is stored, and the reason says so."""
     try:
         with session.begin_nested():
-            return _follow(session, ran, settings, now or datetime.now(UTC))
+            return follow()
     except Exception as error:
         if isinstance(error, DBAPIError) and trouble_of(error) is not None:
             raise  # The whole unit of work is tried again.
-        logger.exception("series of cell %s of sweep %s", ran.cell.id, ran.cell.sweep_id)
+        logger.exception("series of cell %s of sweep %s", cell.id, cell.sweep_id)
         # Its text may be a statement with all its values.
         why = f"{type(error).__name__}, which the controller's log has in full"
         return (Reason(None, f"not followed over time, by a fault of Shardproof's own: {why}"),)
@@ -107,7 +102,10 @@ def _follow(session: Session, ran: Ran, settings: Settings, now: datetime) -> tu
         outcome = replace(outcome, verdict=final.verdict, ok=final.ok)
         repositories.outcomes.change_outcome(session, outcome)
     if not muted:
-        for notice in (*_failure(session, ran, outcome, before), *_turns(found, outcome, cell)):
+        for notice in (
+            *of_outcome(session, cell.name, judgement, outcome, before),
+            *of_figures(found, outcome, cell.name),
+        ):
             repositories.outcomes.add_notice(session, notice)
     return reasons
 
@@ -121,7 +119,11 @@ def _series(key: Identity, cell: CellRecord) -> NewSeries:
 
 def _versions(ran: Ran) -> dict[str, str]:
     found = ran.evidence.environment if ran.evidence is not None else None
-    environment = found or ran.environment
+    return versions_of(found or ran.environment)
+
+
+def versions_of(environment: Environment) -> dict[str, str]:
+    """Those of it that are known."""
     named = {name: getattr(environment, name) for name in _VERSIONS}
     return {name: version for name, version in named.items() if version is not None}
 
@@ -144,7 +146,7 @@ def _not_followed(ran: Ran, settings: Settings) -> Iterator[Reason]:
 # --- what the rules say ----------------------------------------------------------------------------------------------
 
 
-def _judged(session: Session, outcome: NewOutcome, rules: Rules) -> Iterator[_Found]:
+def _judged(session: Session, outcome: NewOutcome, rules: Rules) -> Iterator[Found]:
     for point in outcome.points:
         figure = figure_of(point.figure)
         judged = rejudge(session, outcome.series_id, point.figure, rules) if figure.judged else None
@@ -154,10 +156,10 @@ def _judged(session: Session, outcome: NewOutcome, rules: Rules) -> Iterator[_Fo
         if judged.since is not None:
             since = repositories.outcomes.outcome_of_point(session, judged.since.id)
             before = repositories.outcomes.good_until(session, outcome.series_id, since.at)
-        yield _Found(figure, judged, since, before)
+        yield Found(figure, judged, since, before)
 
 
-def _reasons(found: _Found, outcome: NewOutcome, muted: bool) -> Iterator[Reason]:
+def _reasons(found: Found, outcome: NewOutcome, muted: bool) -> Iterator[Reason]:
     judged = found.judged
     if judged.since is None or judged.baseline is None or found.since is None:
         return
@@ -169,67 +171,3 @@ def _reasons(found: _Found, outcome: NewOutcome, muted: bool) -> Iterator[Reason
         versions = versions_words(found.before.versions if found.before else {}, found.since.versions)
         text = f"{change}, {since}, {versions}; {basis_words(found.figure, judged)}"
         yield Reason(None, f"{text}; muted") if muted else Reason(Verdict.REGRESSION, text)
-
-
-# --- what people hear of ---------------------------------------------------------------------------------------------
-
-
-def _failure(session: Session, ran: Ran, outcome: NewOutcome, before: OutcomeRecord | None) -> Iterator[NewNotice]:
-    """A cell that began to fail, or to fail otherwise; or that is as expected again."""
-    failed_before = before is not None and not before.ok and before.verdict is not Verdict.REGRESSION
-    fails = not ran.judgement.ok
-    if fails and (before is None or not failed_before or before.verdict is not ran.judgement.verdict):
-        kind = NoticeKind.HANG if ran.judgement.verdict is Verdict.TIMED_OUT else NoticeKind.NEW_FAILURE
-        reason = words(ran.judgement.reasons[0]) if ran.judgement.reasons else str(ran.judgement.verdict)
-    elif failed_before and not fails and before is not None:
-        kind, reason = NoticeKind.RECOVERED, f"{ran.judgement.verdict} where it was {before.verdict}"
-    else:
-        return
-    good = repositories.outcomes.good_until(session, outcome.series_id, outcome.at)
-    compared = before if kind is NoticeKind.RECOVERED else good
-    yield NewNotice(
-        at=outcome.at,
-        kind=kind,
-        series_id=outcome.series_id,
-        figure=None,
-        sweep_id=outcome.sweep_id,
-        cell_id=outcome.cell_id,
-        what=shortened(f"{ran.cell.name}: {reason}"),
-        since_sweep_id=outcome.sweep_id,
-        versions_before=compared.versions if compared else {},
-        versions_after=outcome.versions,
-    )
-
-
-_KINDS = {
-    Turn.SUSPECTED: NoticeKind.SUSPECTED,
-    Turn.REGRESSION: NoticeKind.REGRESSION,
-    Turn.IMPROVEMENT: NoticeKind.IMPROVEMENT,
-    Turn.RECOVERED: NoticeKind.RECOVERED,
-}
-
-
-def _turns(found: list[_Found], outcome: NewOutcome, cell: CellRecord) -> Iterator[NewNotice]:
-    for item in found:
-        judged = item.judged
-        if judged.turn is None or judged.baseline is None:
-            continue
-        before, after = judged.baseline.value, judged.level or judged.night.value
-        versions_before = item.before.versions if item.before else {}
-        versions_after = item.since.versions if item.since else outcome.versions
-        changed = f", {versions_words(versions_before, versions_after)}" if item.since else ""
-        yield NewNotice(
-            at=outcome.at,
-            kind=_KINDS[judged.turn],
-            series_id=outcome.series_id,
-            figure=item.figure.name,
-            sweep_id=outcome.sweep_id,
-            cell_id=outcome.cell_id,
-            what=f"{cell.name}: {change_words(item.figure, before, after)}{changed}",
-            before=before,
-            after=after,
-            ratio=after / before,
-            since_sweep_id=item.since.sweep_id if item.since else outcome.sweep_id,
-            versions_before=versions_before,
-            versions_after=versions_after,
-        )

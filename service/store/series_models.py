@@ -78,7 +78,8 @@ class PointRow(Base):
 
     __table_args__ = (
         UniqueConstraint("outcome_id", "figure"),
-        Index("ix_points_series_id_figure_at", "series_id", "figure", "at"),
+        # With all that a chart is drawn from: the points of a figure lie far apart in the table, one to a night.
+        Index("ix_points_drawn", "series_id", "figure", "at", "value", "lowest", "highest", "outcome_id"),
     )
 
 

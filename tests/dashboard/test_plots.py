@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from service.dashboard.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, plots
+from service.dashboard.plots import SHAPES, plots
+from service.dashboard.scales import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from service.dashboard.trend_chart import Chart, Curve, Dot, Level, Mark, columns
 
 BEGIN = datetime(2026, 11, 1, 2, 30, tzinfo=UTC)
@@ -38,6 +39,16 @@ def test_dots_are_in_order_inside_and_higher_where_there_is_more(logarithmic: bo
     assert all(TOP <= spot.top < spot.y < spot.bottom <= HEIGHT - BOTTOM for spot in spots)
     assert [spot.link for spot in spots] == ["cell-0", "cell-1", "cell-2", "cell-3"]
     assert plot.versions[0].place == spots[1].x
+
+
+def test_what_draws_a_dot_begins_where_it_is() -> None:
+    flat = replace(curve(10, 20), dots=[dot(0, 10), dot(1, 20)._replace(low=20, high=20)])
+    (plot,) = plots(chart(flat))
+    ranged, alone = plot.lines[0].spots
+    assert ranged.mark == f"M{ranged.x},{ranged.y}{SHAPES['circle']}"
+    assert ranged.range == f"M{ranged.x},{ranged.top}V{ranged.bottom}"
+    assert (alone.top, alone.range) == (alone.bottom, "")
+    assert plot.lines[0].path == f"{ranged.x},{ranged.y} {alone.x},{alone.y}"
 
 
 def test_twice_as_much_is_as_far_wherever_it_is_on_a_logarithmic_axis() -> None:

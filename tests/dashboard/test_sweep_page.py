@@ -51,28 +51,6 @@ def chips(client: Client, query: str = "") -> list[str]:
     return [str(link["title"]) for link in links if str(link.get("class")).startswith("chip ")]
 
 
-def headers(html: str) -> list[str]:
-    heat = html.partition('<table class="heat">')[2].partition("</table>")[0]
-    return re.findall(r'<th scope="\w+">(.*?)</th>', heat)
-
-
-def test_cells_lie_over_two_axes(client: Client, store: Store) -> None:
-    grid(store, ("tensor_parallel_size", [2, 4]), ("dtype", ["float32", "bfloat16"]))
-    html = client.get(PAGE).text
-    assert headers(html) == ["&#34;float32&#34;", "&#34;bfloat16&#34;", "2", "4"]
-    assert chips(client) == ["cell 0", "cell 1", "cell 2", "cell 3"]
-    turned = client.get(PAGE + "?x=tensor_parallel_size&y=dtype").text
-    assert headers(turned) == ["2", "4", "&#34;float32&#34;", "&#34;bfloat16&#34;"]
-
-
-def test_a_third_axis_makes_small_multiples(client: Client, store: Store) -> None:
-    grid(store, ("a", [1, 2]), ("b", [1, 2]), ("c", [1, 2]))
-    assert client.get(PAGE).text.count('<table class="heat">') == 2
-    together = client.get(PAGE + "?by=-").text
-    assert together.count('<table class="heat">') == 1
-    assert len(chips(client, "?by=-")) == 8
-
-
 def test_filters_are_in_the_address_and_leave_what_they_say(client: Client, store: Store) -> None:
     grid(store, ("tensor_parallel_size", [2, 4]), ("dtype", ["float32", "bfloat16"]))
     finish(store, "c1", evidence())

@@ -36,6 +36,18 @@ def test_an_address_says_the_same_again(since: str) -> None:
     assert again == first
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_the_same_over_a_stretch_keeps_figures_and_scale(scale: str) -> None:
+    over = ask(("warm_s", "cold.dynamo"), since="2026-11-01", scale=scale).stretches()
+    begin, end = datetime(2026, 11, 5, 2, 30, tzinfo=UTC), datetime(2026, 11, 6, 2, 30, 0, 5, tzinfo=UTC)
+    for since, until in ((begin, end), (begin, None), (None, end), (None, None)):
+        fields = parse_qs(over(since, until)[1:])
+        assert fields.get("scale", ["linear"]) == [scale]
+        again = ask(tuple(fields["figure"]), *(fields.get(name, [""])[0] for name in ("since", "until")), scale)
+        assert (again.figures, again.since, again.until) == (("warm_s", "cold.dynamo"), since, until)
+    assert asked((), [], "", "", "linear").stretches()(begin, None) == "?since=2026-11-05T02%3A30%3A00Z"
+
+
 @pytest.mark.parametrize(
     ("field", "values"),
     [

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 
 from service.domain.verdict import Verdict
+from service.reads.plans import watched
 from service.store import Store
-from service.store.repositories import trends
-from service.store.repositories.trends import Stretch, VersionChange
-from store.nights import add_night, night, series, sweep_of
+from service.store.database import create_engine, upgrade
+from service.store.repositories import histories, trends
+from service.store.repositories.trends import Drawn, Stretch, VersionChange
+from store.nights import add_night, add_nights, night, series, sweep_of
 
 OTHER = {"vllm": "0.31.0", "torch": "2.10.0"}
 
@@ -29,13 +33,6 @@ def nights(store: Store) -> Store:
     return store
 
 
-def test_the_figures_of_a_series_are_known_by_name(nights: Store) -> None:
-    with nights.reading() as session:
-        assert trends.figures_of(session, "s1") == ["cold.dynamo", "cold_s", "warm_s"]
-        assert trends.figures_of(session, "s2") == ["cold_s"]
-        assert trends.figures_of(session, "none") == []
-
-
 def test_few_points_are_dots_of_their_own(nights: Store) -> None:
     with nights.reading() as session:
         found = trends.dots(session, "s1", "cold_s", Stretch())
@@ -48,7 +45,7 @@ def test_few_points_are_dots_of_their_own(nights: Store) -> None:
 def test_a_stretch_has_both_its_ends(nights: Store) -> None:
     with nights.reading() as session:
         found = trends.dots(session, "s1", "cold_s", Stretch(night(2), night(5)))
-        rows = trends.history(session, "s1", ["cold_s"], Stretch(night(2), night(5)), 50)
+        rows = histories.history(session, "s1", ["cold_s"], Stretch(night(2), night(5)), 50)
     assert [dot.value for dot in found] == [22, 23, 25]
     assert [row.sweep_id for row in rows] == [sweep_of(number) for number in (5, 4, 3, 2)]
 
@@ -74,6 +71,82 @@ def test_of_many_points_neighbours_are_one_dot_and_no_extreme_is_lost(
         assert dot.sweep_id is None
 
 
+def plainly_thinned(single: Sequence[Drawn], most: int, whole: Callable[[float], int]) -> list[tuple[object, ...]]:
+    """What ``trends.dots`` makes of dots, without a database. ``whole``: how the database makes a number whole."""
+    begin = single[0].begin.timestamp()
+    width = (single[-1].begin.timestamp() - begin) / most
+    places = groupby(single, key=lambda dot: whole((dot.begin.timestamp() - begin) / width))
+    return [told_of([*group]) for _, group in places]
+
+
+def told_of(dots: Sequence[Drawn]) -> tuple[object, ...]:
+    return (
+        dots[0].begin,
+        dots[-1].end,
+        sum(dot.value for dot in dots) / len(dots),
+        min(dot.lowest for dot in dots),
+        max(dot.highest for dot in dots),
+        len(dots),
+        max(dot.outcome for dot in dots),
+    )
+
+
+@pytest.mark.parametrize("most", [2, 3, 4, 7])
+def test_dots_are_what_they_are_when_worked_out_by_hand(
+    nights: Store, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    with nights.reading() as session:
+        # SQLite cuts off what PostgreSQL rounds.
+        whole = int if session.get_bind().dialect.name == "sqlite" else round
+        single = trends.dots(session, "s1", "cold_s", Stretch())
+        monkeypatch.setattr(trends, "DOTS", most)
+        found = trends.dots(session, "s1", "cold_s", Stretch())
+    assert [tuple(dot)[:7] for dot in found] == plainly_thinned(single, most, whole)
+    assert plainly_thinned(single, most, whole) != plainly_thinned(single, most + 1, whole)
+
+
+def test_a_point_that_comes_or_is_replaced_is_drawn_at_once(nights: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn() -> list[tuple[int, float]]:
+        with nights.reading() as session:
+            return [(dot.points, dot.highest) for dot in trends.dots(session, "s1", "cold_s", Stretch())]
+
+    monkeypatch.setattr(trends, "DOTS", 3)
+    before = drawn()
+    add_night(nights, 11, {"cold_s": 500.0}, versions=OTHER)
+    replaced = drawn()
+    assert sum(points for points, _ in replaced) == sum(points for points, _ in before)
+    assert max(highest for _, highest in replaced) == pytest.approx(510.0)
+    add_night(nights, 12, {"cold_s": 900.0}, versions=OTHER)
+    assert sum(points for points, _ in drawn()) == sum(points for points, _ in before) + 1
+    assert max(highest for _, highest in drawn()) == pytest.approx(918.0)
+
+
+def test_many_points_are_drawn_from_the_index_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each point of a figure lies on another page of the table: twenty thousand of them are as many pages to read."""
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    upgrade(url)
+    engine = create_engine(url)
+    store = Store(engine)
+    monkeypatch.setattr(trends, "DOTS", 3)
+    add_nights(store, [20.0 + number for number in range(12)])
+    with watched(engine) as seen, store.reading() as session:
+        trends.dots(session, "s1", "cold_s", Stretch())
+    (query,) = [query for query in seen if "GROUP BY" in query.text]
+
+    def plan() -> str:
+        with engine.connect() as connection:
+            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query.text}", query.parameters)
+            return " ".join(str(row[-1]) for row in rows)
+
+    assert "USING COVERING INDEX ix_points_drawn" in plan()
+    # An index on what is looked for alone leads to the table.
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP INDEX ix_points_drawn")
+        connection.exec_driver_sql("CREATE INDEX ix_points_bare ON points (series_id, figure, at)")
+    engine.dispose()
+    assert "COVERING" not in plan()
+
+
 def test_points_of_one_moment_are_one_dot(nights: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     add_night(nights, 7, {"cold_s": 50.0}, cell="c9")
     monkeypatch.setattr(trends, "DOTS", 1)
@@ -95,16 +168,3 @@ def test_versions_change_once(nights: Store, monkeypatch: pytest.MonkeyPatch) ->
     (change,) = changes("s1")
     assert night(6) <= change.at <= night(9)
     assert (change.before["vllm"], change.after["vllm"]) == ("0.30.0", "0.31.0")
-
-
-def test_the_table_has_nights_without_a_point_too(nights: Store) -> None:
-    with nights.reading() as session:
-        rows = trends.history(session, "s1", ["warm_s", "cold_s"], Stretch(), 50)
-        newest = trends.history(session, "s1", ["cold_s"], Stretch(), 2)
-        none = trends.history(session, "s1", ["cold_s"], Stretch(since=night(12) + timedelta(days=1)), 2)
-    assert [row.at for row in rows] == [night(number) for number in reversed(range(12))]
-    assert [row.verdict for row in rows if not row.figures] == [Verdict.CRASHED]
-    assert rows[0].figures["cold_s"].value == 31.0
-    assert rows[0].figures["cold_s"].repeats == 3
-    assert [row.sweep_id for row in newest] == [sweep_of(11), sweep_of(10)]
-    assert none == []

@@ -10,6 +10,7 @@ Functions that name something which is not there raise ``UnknownRecord``; steps 
 from service.store.repositories import (
     access,
     audit,
+    earlier,
     outcomes,
     series,
     series_notices,
@@ -104,6 +105,7 @@ __all__ = [
     "delete_schedule",
     "due_schedules",
     "duplicates_of",
+    "earlier",
     "end_sweep",
     "events_after",
     "finish_arm",

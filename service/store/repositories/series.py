@@ -44,11 +44,11 @@ def list_series(
         query = query.where(SeriesRow.pinned.is_(pinned))
     if ok is not None:
         query = query.where(SeriesRow.last_ok.is_(ok))
-    return [_series(row) for row in session.scalars(query)]
+    return [series_record(row) for row in session.scalars(query)]
 
 
 def get_series(session: Session, series_id: str) -> SeriesRecord:
-    return _series(series_row(session, series_id))
+    return series_record(series_row(session, series_id))
 
 
 def names_of(session: Session, series_ids: Collection[str]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def series_row(session: Session, series_id: str) -> SeriesRow:
     return row
 
 
-def _series(row: SeriesRow) -> SeriesRecord:
+def series_record(row: SeriesRow) -> SeriesRecord:
     return SeriesRecord(
         id=row.id,
         name=row.name,

@@ -44,8 +44,9 @@ def nights_of(
     if since is not None:
         query = query.where(PointRow.at >= since)
     by_sweep: dict[str, Night] = {}
-    for row in session.execute(query):
-        by_sweep.setdefault(row.sweep_id, Night(row.id, row.at, row.value))
+    for point_id, at, value, sweep_id in session.execute(query):
+        if sweep_id not in by_sweep:
+            by_sweep[sweep_id] = Night(point_id, at, value)
     return list(by_sweep.values())[::-1]
 
 
