@@ -364,7 +364,7 @@ def test_a_rank_that_goes_without_a_word_comes_before_the_complaint_of_another(s
     def react(event: RawEvent) -> None:
         both(event)
         if event["kind"] == "error":
-            arm._cut()
+            arm.cut()
 
     said = "rank 0 ended without a word (exit status of the engine: 137)"
     assert told(run(arm, react)) == (Outcome.CRASHED, 0, "load_model", said)

@@ -1,0 +1,211 @@
+"""A run over two machines: a real Ray with two nodes of one slot each, and a recorded engine with two ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from store.samples import run_spec
+
+from service.dispatch.cluster import cluster, slots
+from service.dispatch.execution import Halt, RunLost, RunStopped, execute
+from service.dispatch.seats import Seats
+from service.recordings import recorded
+from service.settings import Settings
+from workers.arms import MOST_PROCESSES
+from workers.protocol import ArmReport, Evidence, Outcome, Recorded, Role, RunSpec, Shape
+
+from .scripted import short_folder, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+AT_ONCE, SLOWLY = 50.0, 0.2
+"""How fast the recording is emitted: within a second; or so that a test can see to its end before it ends."""
+
+RANKS = 2
+PAIR = Shape(
+    tensor_parallel_size=RANKS,
+    pipeline_parallel_size=1,
+    layers=2,
+    hidden_size=128,
+    dtype="float32",
+    sequence_parallelism=False,
+    full_graph=True,
+    compiled=True,
+)
+
+
+@pytest.fixture(scope="module")
+def settings() -> Iterator[Settings]:
+    with short_folder() as folder:
+        node = {"num_cpus": 1, "include_dashboard": False}
+        system = {"prestart_worker_first_driver": False}
+        head = {**node, "temp_dir": str(folder / "ray"), "_system_config": system}
+        found = Cluster(initialize_head=True, shutdown_at_exit=False, head_node_args=head)
+        try:
+            found.add_node(**node)
+            settings = Settings(home=folder / "home", ray_address=found.address)
+            with cluster(settings):
+                yield settings
+        finally:
+            found.shutdown()
+
+
+@pytest.fixture
+def seats(settings: Settings) -> Iterator[Seats]:
+    """Nothing of a run is left when they are closed."""
+    seats = Seats()
+    yield seats
+    seats.close()
+    until(lambda: ray.available_resources().get("CPU") == RANKS)
+    until(lambda: not playing())
+
+
+def playing() -> list[psutil.Process]:
+    """Processes that emit a recording, and their supervisors."""
+    return [process for process in _below() if "workers.null_engine" in _line(process)]
+
+
+def engine_of(machine: str) -> list[psutil.Process]:
+    """The main process and the ranks of the null engine on the machine that leads, or that follows."""
+    found = [process for process in playing() if "workers.supervisor" not in _line(process)]
+    return [process for process in found if ("/machine-1/" in _line(process)) == (machine == "follows")]
+
+
+def actors(name: str) -> list[psutil.Process]:
+    return [process for process in _below() if _line(process).startswith(f"ray::{name}")]
+
+
+def _below() -> list[psutil.Process]:
+    """Ray's nodes are children of this process."""
+    return psutil.Process().children(recursive=True)
+
+
+def _line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def spec_of(root: Path, speed: float = AT_ONCE, *roles: Role, **fields: Any) -> RunSpec:
+    base = run_spec("run")
+    arms = [
+        base.arms[0].model_copy(
+            update={
+                "role": role,
+                "folder": str(root / role),
+                "cache_root": str(root / "cache"),
+                "timeout_s": 600.0,
+                "null_engine": Recorded(folder=str(recorded()), speed=speed),
+                **fields,
+            }
+        )
+        for role in roles or (Role.COLD,)
+    ]
+    return base.model_copy(update={"arms": arms, "shape": PAIR})
+
+
+def run(
+    spec: RunSpec, settings: Settings, seats: Seats, halt: Halt | None = None, heard: set[int | None] | None = None
+) -> Evidence:
+    """``heard``: is told the ranks that were heard of."""
+    for event in execute(spec, slots(RANKS, 0), settings, seats, halt):
+        if heard is not None:
+            heard.add(event["rank"])
+    return Evidence.model_validate(event["data"])
+
+
+def while_it_runs(
+    settings: Settings, seats: Seats, root: Path, act: Callable[[], None], halt: Halt | None = None, **fields: Any
+) -> Evidence:
+    """A run that takes a while, and what ``act`` does to it once both ranks were heard of."""
+    heard: set[int | None] = set()
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(run, spec_of(root, SLOWLY, **fields), settings, seats, halt, heard)
+        until(lambda: future.done() or heard >= set(range(RANKS)))
+        assert not future.done(), future.result()
+        act()
+        return future.result(60)
+
+
+def test_slots_are_spread_over_machines(settings: Settings) -> None:
+    assert slots(RANKS, 0).machines == RANKS
+    assert slots(1, 0).machines == 1
+    assert slots(RANKS + 1, 0).machines == 1, "there is no room, so the ranks share cores as on one machine"
+
+
+def test_a_run_over_two_machines_is_told_as_one(settings: Settings, seats: Seats, tmp_path: Path) -> None:
+    found = run(spec_of(tmp_path, AT_ONCE, Role.COLD, Role.WARM), settings, seats)
+    assert [(arm.role, arm.outcome) for arm in found.arms] == [(Role.COLD, Outcome.OK), (Role.WARM, Outcome.OK)]
+    for arm in found.arms:
+        assert [machine.ranks for machine in arm.machines] == [[0], [1]]
+        assert len({machine.node for machine in arm.machines}) == 2
+    for start in found.compile.starts:
+        assert [rank.rank for rank in start.times.ranks] == [0, 1]
+        assert all(rank.phases for rank in start.times.ranks)
+        here, there = [process for process in start.times.processes if process.rank is not None]
+        assert here.pid < MOST_PROCESSES < there.pid < 2 * MOST_PROCESSES
+        assert there.spans, "what it wrote was brought here"
+        assert there.problems == []
+    assert (tmp_path / Role.COLD / "engine-machine-1.log").exists()
+    assert not (tmp_path / Role.COLD / "machine-1").exists()
+    assert not list(tmp_path.glob("cache*"))
+
+
+def test_a_second_run_has_the_same_seat(settings: Settings, seats: Seats, tmp_path: Path) -> None:
+    run(spec_of(tmp_path / "one"), settings, seats)
+    before = [process.pid for process in actors("RunActor") + actors("FollowerActor")]
+    assert len(before) == 2
+    assert run(spec_of(tmp_path / "two"), settings, seats).arms[0].outcome is Outcome.OK
+    assert [process.pid for process in actors("RunActor") + actors("FollowerActor")] == before
+
+
+def _failed(found: Evidence) -> ArmReport:
+    (arm,) = found.arms
+    assert arm.failure is not None
+    return arm
+
+
+@pytest.mark.parametrize(("machine", "rank"), [("leads", 0), ("follows", 1)])
+def test_a_rank_that_dies_is_named_wherever_it_ran(
+    settings: Settings, seats: Seats, tmp_path: Path, machine: str, rank: int
+) -> None:
+    def kill() -> None:
+        max(engine_of(machine), key=lambda process: process.pid).kill()
+
+    arm = _failed(while_it_runs(settings, seats, tmp_path, kill))
+    assert arm.failure is not None
+    assert (arm.outcome, arm.failure.rank) == (Outcome.CRASHED, rank)
+    assert f"rank {rank} ended without a word" in arm.failure.message
+
+
+@pytest.mark.parametrize("name", ["RunActor", "FollowerActor"])
+def test_an_actor_that_dies_costs_the_run(settings: Settings, seats: Seats, tmp_path: Path, name: str) -> None:
+    def kill() -> None:
+        (actor,) = actors(name)
+        actor.kill()
+
+    with pytest.raises(RunLost):
+        while_it_runs(settings, seats, tmp_path, kill)
+
+
+def test_a_run_that_is_stopped_is_stopped_on_both(settings: Settings, seats: Seats, tmp_path: Path) -> None:
+    halt = Halt()
+    with pytest.raises(RunStopped):
+        while_it_runs(settings, seats, tmp_path, halt.stop, halt)
+
+
+def test_when_time_is_up_both_are_looked_at(settings: Settings, seats: Seats, tmp_path: Path) -> None:
+    arm = _failed(while_it_runs(settings, seats, tmp_path, lambda: None, timeout_s=12.0))
+    assert arm.failure is not None
+    assert arm.outcome is Outcome.TIMED_OUT
+    assert {process.rank for process in arm.failure.processes} >= {0, 1}
+    assert arm.failure.stacks is not None
+    assert "rank 1" in Path(arm.failure.stacks).read_text()
