@@ -18,11 +18,11 @@ from typing import Any
 
 from workers import artifacts, cache_root, traces
 from workers.arms import Arm
-from workers.elsewhere import Elsewhere
 from workers.environments.failure import EnvironmentFailure
 from workers.environments.provide import provided
 from workers.evidence import assemble
-from workers.followers import Follower
+from workers.machines.elsewhere import Elsewhere
+from workers.machines.followers import Follower
 from workers.protocol import ArmReport, ArmSpec, Check, Event, Failure, Outcome, Role, RunSpec
 from workers.start_times import Result, compile_times
 from workers.starts import TIMED, Starts
@@ -41,7 +41,7 @@ class RunActor:
 
         ``python`` is the interpreter of the default engine environment. Where the run wants another one, that is had
         on this machine first, and its interpreter takes the place of it. ``followers``: handles of the actors
-        (``workers.follower``) on the other machines that the run was given.
+        (``workers.machines.follower``) on the other machines that the run was given.
 
         Raises:
             MachineLost: when one of those is gone.

@@ -11,7 +11,7 @@ import ray
 from service.dispatch.seat import Seat, Slots
 from service.dispatch.seats import NoRoom, Seats
 from service.settings import Settings
-from workers.followers import MachineLost
+from workers.machines.followers import MachineLost
 from workers.protocol import Outcome, RunSpec
 
 

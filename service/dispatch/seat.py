@@ -13,7 +13,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from workers.actor import RunActor
-from workers.follower import FollowerActor
+from workers.machines.follower import FollowerActor
 
 BACK_PRESSURE = 512
 """Events that an actor may be ahead of the controller."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from workers.engine.machines import settings
-from workers.engine.settings import engine_config
+from workers.engine.settings import engine_config, executor
 from workers.platforms.cpu import FullCompileCpuPlatform
 from workers.protocol import Portion
 
@@ -52,3 +52,18 @@ def test_a_machine_says_how_many_ranks_it_has(monkeypatch: pytest.MonkeyPatch) -
     assert FullCompileCpuPlatform.device_count() == 1
     monkeypatch.setenv("SHARDPROOF_LOCAL_RANKS", "2")
     assert FullCompileCpuPlatform.device_count() == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "expected"),
+    [
+        ({"tensor_parallel_size": 4, "pipeline_parallel_size": 2}, 4, {"distributed_executor_backend": "mp"}),
+        ({"tensor_parallel_size": 4}, 4, {}),
+        ({"tensor_parallel_size": None}, 1, {}),
+        ({"tensor_parallel_size": 4}, 0, {}),
+    ],
+)
+def test_more_ranks_than_this_machine_has_gpus_are_no_reason_to_refuse(
+    asked: dict[str, Any], devices: int, expected: dict[str, str]
+) -> None:
+    assert executor(asked, devices) == expected

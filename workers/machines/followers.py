@@ -9,11 +9,13 @@ from typing import Any
 
 import ray
 
-from workers.follower import BOOT_ID
+from workers.machines.follower import BOOT_ID
 from workers.protocol import ArmSpec, Portion
 
 PINGS = 5
 ANSWER_S = 30.0
+START_S = 180.0
+"""For the first answer: its process has to be started."""
 
 LONGER_S = 300.0
 """The leader says when time is up. A portion that nobody has ended by then ends by itself."""
@@ -33,7 +35,7 @@ class Follower:
     def __init__(self, actor: Any, number: int) -> None:
         self.actor = actor
         self.number = number
-        self.host, self.node, self._boot = self.ask(actor.machine.remote())
+        self.host, self.node, self._boot = self.ask(actor.machine.remote(), START_S)
 
     def ask(self, reference: Any, timeout_s: float = ANSWER_S) -> Any:
         """What it answers to a call."""

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import ray
 
-from workers import translate
 from workers.arms import PORTION_ENDED, Arm, RawEvent
-from workers.follower import Tell, Told
-from workers.followers import Follower, MachineLost, meet, portion_of
+from workers.machines import translate
+from workers.machines.follower import Tell, Told
+from workers.machines.followers import Follower, MachineLost, meet, portion_of
 from workers.probes.spans import PREFIX
 from workers.protocol import ArmSpec, EnvironmentSpec, Failure, Machine
 from workers.watchdog.frames import Stack
