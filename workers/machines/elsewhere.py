@@ -6,33 +6,21 @@ Their events go through the arm's own pipe and their files into the arm's folder
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import select
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import ray
 
-from workers.arms import PORTION_ENDED, Arm, RawEvent
-from workers.machines import translate
-from workers.machines.follower import Tell, Told
-from workers.machines.followers import Follower, MachineLost, meet, portion_of
-from workers.probes.spans import PREFIX
-from workers.protocol import ArmSpec, EnvironmentSpec, Failure, Machine
+from workers.arms import Arm
+from workers.machines.followers import Follower, meet, portion_of
+from workers.machines.listener import LOOK_S, Listener
+from workers.protocol import ArmSpec, EnvironmentSpec, Machine
 from workers.watchdog.frames import Stack
 
-BACK_PRESSURE = 8
-"""So many things that a follower told may wait to be taken: pieces of files among them."""
-
 ENDING_S = 120.0
-"""How long a follower may take to end a portion and to hand over its files, before it counts as lost."""
-
-LOOK_S = 0.05
+"""How long the followers may take to end their portions and to hand over their files, before they count as lost."""
 
 
 class Elsewhere:
@@ -61,7 +49,7 @@ class Elsewhere:
         self.leading = portion_of(spec, portions[0]) if portions else spec
         how = (self.ranks, python, None if environment is None else environment.model_dump_json())
         self._listeners = [
-            _Listener(follower, spec, portion_of(spec, portions[follower.number]), how) for follower in followers
+            Listener(follower, spec, portion_of(spec, portions[follower.number]), how) for follower in followers
         ]
 
     def machines(self) -> list[Machine]:
@@ -108,110 +96,3 @@ class Elsewhere:
         for listener in self._listeners:
             listener.conclude()
             self.sizes.update(listener.sizes)
-
-
-class _Listener(threading.Thread):
-    """One of them. ``how``: further arguments of ``FollowerActor.follow``."""
-
-    def __init__(self, follower: Follower, spec: ArmSpec, portion: ArmSpec, how: tuple[int, str, str | None]) -> None:
-        super().__init__(name=f"machine-{follower.number}", daemon=True)
-        self.sizes: dict[int | None, int] = {}
-        self._follower = follower
-        self._portion = portion
-        self._how = how
-        self._folder, self._cache = Path(spec.folder), Path(spec.cache_root)
-        self._written: set[Path] = set()
-        self._asked = False
-        self._error: Exception | None = None
-        self._behind = 0.0
-
-    def begin(self, arm: Arm) -> None:
-        self._arm = arm
-        self._behind = self._follower.behind()
-        self._pipe = os.open(arm.pipe, os.O_WRONLY | os.O_NONBLOCK)
-        follow = self._follower.actor.follow.options(
-            num_returns="streaming", _generator_backpressure_num_objects=BACK_PRESSURE
-        )
-        self._told = follow.remote(self._portion.model_dump_json(), *self._how)
-        self.start()
-
-    def ask_to_end(self) -> None:
-        if not self._asked:
-            self._asked = True
-            self._follower.actor.end.remote(self._portion.folder)
-
-    def conclude(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self.is_alive():
-            raise self._follower.lost(TimeoutError(f"its ranks were not ended within {ENDING_S:g} s"))
-
-    def stacks(self) -> list[Stack]:
-        try:
-            found = self._follower.ask(self._follower.actor.stacks.remote())
-        except MachineLost:
-            return []
-        return [translate.stack(plain, self._follower.number) for plain in found]
-
-    def run(self) -> None:
-        """Until it has told everything, or is gone."""
-        try:
-            for reference in self._told:
-                self._take(ray.get(reference))
-            for path in self._written:
-                if path.name.startswith(PREFIX):
-                    translate.spans(path, self._follower.number, self._behind)
-        except ray.exceptions.RayTaskError as error:
-            self._error = error
-        except ray.exceptions.RayError as error:
-            self._error = self._follower.lost(error)
-        except OSError as error:
-            self._error = MachineLost(f"what machine {self._follower.number} of the run left cannot be kept: {error}")
-        finally:
-            if self._error is not None:
-                self._say_ended()
-            os.close(self._pipe)
-
-    def _take(self, told: Told) -> None:
-        if told["kind"] == Tell.EVENT:
-            event = translate.event(told["event"], self._follower.number, self._behind)
-            if event is not None:
-                self._say(event)
-        elif told["kind"] == Tell.ENDED:
-            self._arm.blame(told["at"] + self._behind, Failure.model_validate(told["failure"]))
-            self._say_ended()
-        elif told["kind"] == Tell.SIZES:
-            self.sizes = dict(told["sizes"])
-        else:
-            self._write(told)
-
-    def _write(self, told: Told) -> None:
-        root = self._cache if told["cache"] else self._folder
-        path = root / translate.name(told["name"], self._follower.number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab" if path in self._written else "wb") as file:
-            file.write(told["data"])
-        self._written.add(path)
-
-    def _say_ended(self) -> None:
-        number = self._follower.number
-        self._say({"kind": PORTION_ENDED, "t": time.monotonic(), "pid": translate.process(0, number), "name": number})
-
-    def _say(self, event: RawEvent) -> None:
-        """Into the arm's pipe, as its processes do. A line of at most ``PIPE_BUF`` bytes is written whole or not."""
-        line = _line(event)
-        if len(line) > select.PIPE_BUF:
-            line = _line(event | {"message": str(event.get("message", ""))[:500]})
-        while True:
-            try:
-                os.write(self._pipe, line)
-            except BlockingIOError:
-                select.select([], [self._pipe], [], LOOK_S)
-            except BrokenPipeError:
-                return
-            else:
-                return
-
-
-def _line(event: RawEvent) -> bytes:
-    return json.dumps(event).encode() + b"\n"

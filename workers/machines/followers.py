@@ -45,6 +45,7 @@ class Follower:
             raise self.lost(error) from error
 
     def lost(self, error: Exception) -> MachineLost:
+        """What ``error`` means for the run."""
         brief = " ".join(line.strip() for line in str(error).splitlines()[:6] if line.strip())
         return MachineLost(f"machine {self.number} of the run does not answer: {type(error).__name__}: {brief}")
 

@@ -16,6 +16,7 @@ from workers.watchdog.frames import Frame, Stack, Thread
 
 
 def process(pid: int, number: int) -> int:
+    """The number under which process ``pid`` is known here; that of a thread likewise."""
     return pid + number * MOST_PROCESSES
 
 
@@ -28,6 +29,7 @@ def event(raw: RawEvent, number: int, behind: float) -> RawEvent | None:
 
 
 def stack(plain: dict[str, Any], number: int) -> Stack:
+    """From a ``Stack`` as a plain dictionary."""
     threads = tuple(
         Thread(thread["name"], thread["main"], tuple(Frame(**frame) for frame in thread["frames"]))
         for thread in plain["threads"]
