@@ -52,24 +52,15 @@ class Seat:
         self.runs = 0
         self.unused_since = 0.0
         self._group = group
-        self._leader = self._actor(RunActor, 0)
-        self._followers = [
-            self._actor(FollowerActor, number, max_concurrency=CALLS_AT_ONCE) for number in range(1, size.machines)
-        ]
+        self._leader, *self._followers = [self._actor(number) for number in range(size.machines)]
 
-    def _actor(self, of: type[Any], bundle: int, **options: Any) -> Any:
-        """``bundle``: the part of the group that it is put into, and the machine with it."""
-        return (
-            _remote(of)
-            .options(
-                num_cpus=self.size.cpus,
-                num_gpus=self.size.gpus,
-                max_restarts=0,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle),
-                **options,
-            )
-            .remote()
-        )
+    def _actor(self, number: int) -> Any:
+        """``number``: of the part of the group that it is put into, and of the machine with it."""
+        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=number)
+        wanted: dict[str, Any] = {"num_cpus": self.size.cpus, "num_gpus": self.size.gpus, "max_restarts": 0}
+        if number > 0:
+            wanted["max_concurrency"] = CALLS_AT_ONCE
+        return _actor_class(number == 0).options(scheduling_strategy=strategy, **wanted).remote()
 
     def run(self, spec: str, python: str) -> Iterator[dict[str, Any]]:
         """Events of a run; the arguments are those of ``RunActor.run``."""
@@ -101,8 +92,10 @@ class Seat:
 
 
 @functools.cache
-def _remote(of: type[Any]) -> Any:
-    return ray.remote(of)
+def _actor_class(leads: bool) -> Any:
+    if leads:
+        return ray.remote(RunActor)
+    return ray.remote(FollowerActor)
 
 
 def reserve(size: Slots) -> PlacementGroup:
@@ -112,7 +105,8 @@ def reserve(size: Slots) -> PlacementGroup:
         RayError: when the cluster is gone.
     """
     strategy = "STRICT_PACK" if size.machines == 1 else "STRICT_SPREAD"
-    return placement_group([size.bundle] * size.machines, strategy=strategy)
+    group: PlacementGroup = placement_group([size.bundle] * size.machines, strategy=strategy)
+    return group
 
 
 def remove(group: PlacementGroup) -> None:

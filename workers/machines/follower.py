@@ -87,8 +87,8 @@ class FollowerActor:
             try:
                 python = python if wanted is None else held.enter_context(provided(wanted, python)).python
                 trouble = cache_root.trouble(spec.cache_root)
-            except EnvironmentFailure as failure:
-                trouble = str(failure)
+            except EnvironmentFailure as error:
+                trouble = str(error)
             if trouble is None:
                 yield from self._run(Arm(spec, ranks, python), spec)
             else:

@@ -72,7 +72,7 @@ def meet(count: int) -> list[Portion]:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    address = ray.util.get_node_ip_address()
+    address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     return [Portion(number=number, count=count, address=address, port=port) for number in range(count)]
 
 
