@@ -18,6 +18,7 @@ import math
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ EVENTS, SPANS = "SHARDPROOF_EVENTS", "SHARDPROOF_SPANS"
 """As in ``workers.environment``, whose imports take longer than all that is done here."""
 
 EVENT, SPAN, BIRTH = "event", "span", "birth"
+
+LOOK_S = 0.02
 
 Line = tuple[float, str, Any]
 """When, in seconds since the recorded arm was started; what; and with which content. A birth's is a process."""
@@ -84,6 +87,7 @@ class _Playing:
     """
 
     def __init__(self, arm: Json, speed: float, portion: Json | None) -> None:
+        self._others = [] if portion is None else _meet(portion)
         self._begin = time.monotonic()
         self._speed = speed
         main, *ranks = arm["processes"]
@@ -115,11 +119,17 @@ class _Playing:
         return not self._a_rank_goes_before(self._seconds if self._leads else math.inf)
 
     def _wait_for_ranks(self) -> None:
-        """What came after the last word of a rank is said after it, however fast it goes."""
-        if self._playing >= 0:
-            os.close(self._playing)
-            self._playing = -1
-            os.read(self._through, 1)
+        """What came after the last word of a rank is said after it, however fast it goes and wherever the rank is."""
+        if self._playing < 0:
+            return
+        os.close(self._playing)
+        self._playing = -1
+        os.read(self._through, 1)
+        for other in self._others:
+            if self._leads:
+                other.recv(1)
+            else:
+                other.send(b".")
 
     def _a_rank_goes_before(self, at: float) -> bool:
         left = None if at == math.inf else max(self._begin + at / self._speed - time.monotonic(), 0.0)
@@ -138,6 +148,19 @@ class _Playing:
         os.close(self._playing)
         while True:
             signal.pause()
+
+
+def _meet(portion: Json) -> list[socket.socket]:
+    """As the ranks of an engine do before anything else: the machine that leads with each other, they with it."""
+    address = (portion["address"], portion["port"])
+    if portion["number"] == 0:
+        with socket.create_server(address) as server:
+            return [server.accept()[0] for _ in range(portion["count"] - 1)]
+    while True:
+        try:
+            return [socket.create_connection(address)]
+        except ConnectionRefusedError:
+            time.sleep(LOOK_S)
 
 
 def _leave(arm: Json, spec: Json) -> None:

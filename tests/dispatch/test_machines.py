@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import ray
-from ray.cluster_utils import Cluster
 from store.samples import run_spec
 
-from service.dispatch.cluster import cluster, slots
+from service.dispatch.cluster import Connection, cluster, slots
 from service.dispatch.execution import Halt, RunLost, RunStopped, execute
+from service.dispatch.placement import EXECUTOR, refuse_what_never_fits
 from service.dispatch.seats import Seats
+from service.domain.document import Document
+from service.domain.errors import MatrixError
 from service.recordings import recorded
 from service.settings import Settings
 from workers.arms import MOST_PROCESSES
-from workers.protocol import ArmReport, Evidence, Outcome, Recorded, Role, RunSpec, Shape
+from workers.protocol import ArmReport, Check, Evidence, Outcome, Recorded, Role, RunSpec, Shape
 
-from .scripted import short_folder, until
+from .pair import RANKS, actors, engine_of, playing, two_nodes
+from .scripted import Asked, plan_of, short_folder, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-AT_ONCE, SLOWLY = 50.0, 0.2
+AT_ONCE, SLOWLY = 50.0, 1.0
 """How fast the recording is emitted: within a second; or so that a test can see to its end before it ends."""
 
-RANKS = 2
 PAIR = Shape(
     tensor_parallel_size=RANKS,
     pipeline_parallel_size=1,
@@ -43,18 +45,10 @@ PAIR = Shape(
 
 @pytest.fixture(scope="module")
 def settings() -> Iterator[Settings]:
-    with short_folder() as folder:
-        node = {"num_cpus": 1, "include_dashboard": False}
-        system = {"prestart_worker_first_driver": False}
-        head = {**node, "temp_dir": str(folder / "ray"), "_system_config": system}
-        found = Cluster(initialize_head=True, shutdown_at_exit=False, head_node_args=head)
-        try:
-            found.add_node(**node)
-            settings = Settings(home=folder / "home", ray_address=found.address)
-            with cluster(settings):
-                yield settings
-        finally:
-            found.shutdown()
+    with short_folder() as folder, two_nodes(folder) as address:
+        settings = Settings(home=folder / "home", ray_address=address)
+        with cluster(settings):
+            yield settings
 
 
 @pytest.fixture
@@ -65,33 +59,6 @@ def seats(settings: Settings) -> Iterator[Seats]:
     seats.close()
     until(lambda: ray.available_resources().get("CPU") == RANKS)
     until(lambda: not playing())
-
-
-def playing() -> list[psutil.Process]:
-    """Processes that emit a recording, and their supervisors."""
-    return [process for process in _below() if "workers.null_engine" in _line(process)]
-
-
-def engine_of(machine: str) -> list[psutil.Process]:
-    """The main process and the ranks of the null engine on the machine that leads, or that follows."""
-    found = [process for process in playing() if "workers.supervisor" not in _line(process)]
-    return [process for process in found if ("/machine-1/" in _line(process)) == (machine == "follows")]
-
-
-def actors(name: str) -> list[psutil.Process]:
-    return [process for process in _below() if _line(process).startswith(f"ray::{name}")]
-
-
-def _below() -> list[psutil.Process]:
-    """Ray's nodes are children of this process."""
-    return psutil.Process().children(recursive=True)
-
-
-def _line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def spec_of(root: Path, speed: float = AT_ONCE, *roles: Role, **fields: Any) -> RunSpec:
@@ -139,6 +106,24 @@ def test_slots_are_spread_over_machines(settings: Settings) -> None:
     assert slots(RANKS, 0).machines == RANKS
     assert slots(1, 0).machines == 1
     assert slots(RANKS + 1, 0).machines == 1, "there is no room, so the ranks share cores as on one machine"
+
+
+@pytest.mark.parametrize(("executor", "refused"), [("ray", True), ("mp", False), (None, False)])
+def test_an_executor_that_is_not_used_over_machines_is_refused(
+    settings: Settings, executor: str | None, refused: bool
+) -> None:
+    there = Connection()
+    there._change(True, None)
+    plan = plan_of(settings, Asked("a", (Check.COMPILE,), RANKS))
+    (item,) = plan.cells
+    asked = replace(item, cell=replace(item.cell, requested={**item.cell.requested, EXECUTOR: executor}))
+    found: list[str] = []
+    try:
+        refuse_what_never_fits(Document({}), replace(plan, cells=(asked,)), there, settings)
+    except MatrixError as error:
+        found = [problem.message for problem in error.problems]
+    why = "needs 2 machines of the cluster, over which vLLM's executor 'mp' runs it, and asks for 'ray'"
+    assert found == ([f"cell a {why}"] if refused else [])
 
 
 def test_a_run_over_two_machines_is_told_as_one(settings: Settings, seats: Seats, tmp_path: Path) -> None:
@@ -212,7 +197,7 @@ def test_a_run_that_is_stopped_is_stopped_on_both(settings: Settings, seats: Sea
 
 
 def test_when_time_is_up_both_are_looked_at(settings: Settings, seats: Seats, tmp_path: Path) -> None:
-    arm = _failed(while_it_runs(settings, seats, tmp_path, lambda: None, timeout_s=12.0))
+    arm = _failed(while_it_runs(settings, seats, tmp_path, lambda: None, timeout_s=8.0))
     assert arm.failure is not None
     assert arm.outcome is Outcome.TIMED_OUT
     assert {process.rank for process in arm.failure.processes} >= {0, 1}
