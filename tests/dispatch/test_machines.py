@@ -44,7 +44,9 @@ PAIR = Shape(
 
 
 @pytest.fixture(scope="module")
-def settings() -> Iterator[Settings]:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    # The folder of all tests is made now, and not within one that goes with these.
+    tmp_path_factory.getbasetemp()
     with short_folder() as folder, two_nodes(folder) as address:
         settings = Settings(home=folder / "home", ray_address=address)
         with cluster(settings):

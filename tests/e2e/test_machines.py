@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.cluster_utils import Cluster
+from dispatch.pair import two_nodes
 
 from service.dispatch.cluster import cluster, slots
 from service.dispatch.execution import execute
@@ -42,7 +42,7 @@ from workers.selftest.engines import BASE, SP_SETTINGS, WITH_SP, Engine
 from workers.starts import TIMED
 from workers.zygote.client import Zygote
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.engine
 
 REPLICATED = Engine("replicated", Role.REPLICATED, BASE | {f"{SP_SETTINGS}.enable_sp": False})
 SP = Engine("sp", Role.PROBE, BASE | WITH_SP, THRESHOLD)
@@ -78,17 +78,10 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def settings(place: Path) -> Iterator[Settings]:
-    node = {"num_cpus": 1, "include_dashboard": False}
-    system = {"prestart_worker_first_driver": False}
-    head = {**node, "temp_dir": str(place / "ray"), "_system_config": system}
-    found = Cluster(initialize_head=True, shutdown_at_exit=False, head_node_args=head)
-    try:
-        found.add_node(**node)
-        settings = Settings(home=place / "home", ray_address=found.address)
+    with two_nodes(place) as address:
+        settings = Settings(home=place / "home", ray_address=address)
         with cluster(settings):
             yield settings
-    finally:
-        found.shutdown()
 
 
 def arm_of(engine: Engine, role: Role, root: Path, **fields: Any) -> ArmSpec:
@@ -103,7 +96,7 @@ def arm_of(engine: Engine, role: Role, root: Path, **fields: Any) -> ArmSpec:
         "folder": str(root / role),
         "cache_root": str(root / f"{role}-cache"),
         "models_dir": str(root / "models"),
-        "timeout_s": 600.0,
+        "timeout_s": 1200.0,
         "toolchain": None if role in TIMED else str(root / "toolchain"),
     }
     return ArmSpec(**(told | fields))
