@@ -62,6 +62,7 @@ def _arm(arm: ArmReport, kept: bool) -> Json:
         "clock_set_by_s",
         "forked",
         "not_forked",
+        "machines",
     }
     plain = shown.model_dump(mode="json", include=keys)
     return {**plain, "traces": _traces(arm, arm.traces) if kept and arm.traces is not None else None}

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from workers.arms import LOG_TAIL_LINES, Arm, RawEvent, tail
-from workers.protocol import ArmReport, ArmSpec, BatchPlan, Outcome, Patch, PatchMode, Role
+from workers.protocol import ArmReport, ArmSpec, BatchPlan, Failure, Outcome, Patch, PatchMode, Role
 from workers.watchdog.causes import read
 from workers.watchdog.stacks import take
 
@@ -364,7 +364,7 @@ def test_a_rank_that_goes_without_a_word_comes_before_the_complaint_of_another(s
     def react(event: RawEvent) -> None:
         both(event)
         if event["kind"] == "error":
-            arm._cut()
+            arm.cut()
 
     said = "rank 0 ended without a word (exit status of the engine: 137)"
     assert told(run(arm, react)) == (Outcome.CRASHED, 0, "load_model", said)
@@ -694,3 +694,42 @@ def test_no_descriptor_is_left_open(stage: Stage) -> None:
     before = count()
     run(stage.play(two_ranks("deliver()")))
     assert count() == before
+
+
+# --- ranks of other machines -----------------------------------------------------------------------------------------
+
+ELSEWHERE = Failure(phase="profile", rank=1, message="rank 1 ended without a word", log_tail=["there"])
+
+
+def complaint(stage: Stage, later_s: float) -> ArmReport:
+    """Rank 0 complains, and rank 1 died on another machine so many seconds later, or before."""
+    scenario = "start(0, lambda: begin('a', 0), lambda: error('a', 'connection closed', 0)); gate('go'); os._exit(1)"
+    arm = stage.play(scenario, "go")
+
+    def react(event: RawEvent) -> None:
+        if event["kind"] == "error":
+            arm.blame(event["t"] + later_s, ELSEWHERE)
+            stage.open("go")
+
+    return run(arm, react)
+
+
+def test_what_died_first_on_another_machine_is_the_finding(stage: Stage) -> None:
+    assert complaint(stage, later_s=-0.5).failure == ELSEWHERE
+
+
+def test_what_died_later_there_is_not(stage: Stage) -> None:
+    report = complaint(stage, later_s=0.5)
+    assert told(report) == (Outcome.CRASHED, 0, "a", "connection closed")
+
+
+def test_the_rest_is_ended_when_another_machine_s_ranks_are_gone(stage: Stage) -> None:
+    arm = stage.play("start(0); emit('portion-ended', pid=1 << 22, rank=None); pause()")
+    report = run(arm)
+    assert report.outcome is Outcome.CRASHED
+
+
+def test_a_process_of_another_machine_is_not_looked_for_here(stage: Stage) -> None:
+    """No process here has that number; a rank of this machine that is gone would be a finding."""
+    scenario = "start(0); emit('rank', rank=1, pid=(1 << 22) + 5, started=1.0); begin('a'); end('a'); deliver()"
+    assert run(stage.play(scenario)).outcome is Outcome.OK

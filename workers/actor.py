@@ -21,6 +21,8 @@ from workers.arms import Arm
 from workers.environments.failure import EnvironmentFailure
 from workers.environments.provide import provided
 from workers.evidence import assemble
+from workers.machines.elsewhere import Elsewhere
+from workers.machines.followers import Follower
 from workers.protocol import ArmReport, ArmSpec, Check, Event, Failure, Outcome, Role, RunSpec
 from workers.start_times import Result, compile_times
 from workers.starts import TIMED, Starts
@@ -34,13 +36,17 @@ COMPARISON = "workers.residual.arms"
 class RunActor:
     """Executes a :class:`RunSpec` whenever it is given one. Nothing of a run is kept for the next one."""
 
-    def run(self, spec: str, python: str) -> Iterator[dict[str, Any]]:
+    def run(self, spec: str, python: str, followers: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
         """The events of a run as plain dictionaries, the evidence last. A Ray streaming generator.
 
         ``python`` is the interpreter of the default engine environment. Where the run wants another one, that is had
-        on this machine first, and its interpreter takes the place of it.
+        on this machine first, and its interpreter takes the place of it. ``followers``: handles of the actors
+        (``workers.machines.follower``) on the other machines that the run was given.
+
+        Raises:
+            MachineLost: when one of those is gone.
         """
-        for event in Run(RunSpec.model_validate_json(spec), python).events():
+        for event in Run(RunSpec.model_validate_json(spec), python, followers).events():
             yield event.model_dump(mode="json")
 
     def answer(self) -> None:
@@ -50,9 +56,10 @@ class RunActor:
 class Run:
     """One run from its first event to its evidence."""
 
-    def __init__(self, spec: RunSpec, python: str) -> None:
+    def __init__(self, spec: RunSpec, python: str, followers: Sequence[Any] = ()) -> None:
         self._spec = spec
-        self._python = python
+        self._default_python = self._python = python
+        self._followers = [Follower(actor, number) for number, actor in enumerate(followers, start=1)]
         self._reports: list[ArmReport] = []
         self._results: dict[Role, Result] = {}
         self._starts = Starts(self._spec.policy)
@@ -111,15 +118,15 @@ class Run:
         if trouble is not None:
             yield self._finished(_not_started(spec, trouble))
             return
-        shape = self._spec.shape
-        ranks = 1 if spec.role is Role.REFERENCE else shape.tensor_parallel_size * shape.pipeline_parallel_size
-        with Arm(spec, ranks, self._python) as arm:
+        elsewhere = self._elsewhere(spec)
+        with Arm(elsewhere.leading, elsewhere.ranks, self._python, elsewhere.stacks) as arm, elsewhere.following(arm):
             for raw in arm.follow():
                 if raw["kind"] in PHASE_EVENTS:
                     yield Event(
                         kind="phase", at=time.time(), arm=spec.role, rank=raw.get("rank"), data={"name": raw["name"]}
                     )
-        report = _with_trouble(arm.report(), spec.cache_root)
+            elsewhere.end(arm)
+        report = _with_trouble(arm.report(), spec.cache_root).model_copy(update={"machines": elsewhere.machines()})
         if spec.traces:
             made = traces.make(arm.folder, arm.events, arm.begin, arm.end)
             report = report.model_copy(update={"traces": made})
@@ -127,9 +134,19 @@ class Run:
         if report.outcome is Outcome.OK and result is not None:
             self._results.setdefault(spec.role, result)
             if spec.role in TIMED:
-                times = compile_times(report, result, arm.events, arm.begin, arm.end, Path(spec.cache_root))
+                times = compile_times(
+                    report, result, arm.events, arm.begin, arm.end, Path(spec.cache_root), elsewhere.sizes
+                )
                 self._starts.add(spec, times, result)
         yield self._finished(report)
+
+    def _elsewhere(self, spec: ArmSpec) -> Elsewhere:
+        """What other machines have of the arm. A reference has one rank, and that is here."""
+        shape = self._spec.shape
+        alone = spec.role is Role.REFERENCE
+        ranks = 1 if alone else shape.tensor_parallel_size * shape.pipeline_parallel_size
+        followers = [] if alone else self._followers
+        return Elsewhere(spec, ranks, followers, self._default_python, self._spec.environment)
 
     def _finished(self, report: ArmReport) -> Event:
         self._reports.append(report)
@@ -139,6 +156,8 @@ class Run:
         """A compile cache has served once its last arm has run, and is most of what a run leaves on disk."""
         if all(other.cache_root != arm.cache_root for other in later):
             shutil.rmtree(arm.cache_root, ignore_errors=True)
+            for follower in self._followers:
+                follower.forget(arm.cache_root)
 
 
 def _not_started(spec: ArmSpec, trouble: str) -> ArmReport:

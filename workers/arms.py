@@ -6,9 +6,10 @@ import json
 import os
 import selectors
 import shutil
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from workers.probes import spans
 from workers.protocol import ArmReport, ArmSpec, Failure, Outcome, Role
 from workers.wall_clock import WallClock
 from workers.watchdog import Finding, Limits, Phases, examine
+from workers.watchdog.frames import Stack
 
 RawEvent = dict[str, Any]
 
+LOG = "engine.log"
 LOG_TAIL_LINES = 40
 KNOWN_MODELS = "modelinfos"
 """Folder in vLLM's cache root with what it knows of model classes."""
@@ -29,13 +32,23 @@ KNOWN_MODELS = "modelinfos"
 PIPE_BYTES = 1 << 16
 """All that a pipe holds: what was sent before the supervisor's end is read in one go."""
 
+MOST_PROCESSES = 1 << 22
+"""Linux numbers no process higher. Those of other machines are: by so many for each machine."""
+
+PORTION_ENDED = "portion-ended"
+"""Kind of the event that the ranks of another machine are gone."""
+
 _PIPE, _SUPERVISOR, _PROCESS = "pipe", "supervisor", "process"
 
 
 @dataclass(frozen=True)
 class _Sign:
-    """Something is wrong with ``rank`` (``None``: the main process). ``message``: its own word, if it said one."""
+    """Something is wrong with ``rank`` (``None``: the main process). ``message``: its own word, if it said one.
 
+    ``at``: since when, in seconds of the monotonic clock.
+    """
+
+    at: float
     rank: int | None
     phase: str | None
     message: str | None
@@ -45,14 +58,22 @@ class Arm:
     """A supervised engine process.
 
     Use: iterate over :meth:`follow`, then read :meth:`report`. Leaving the ``with`` block ends whatever still runs.
+
+    ``ranks``: those of this machine. Other machines may have more: their events come through the same pipe, and
+    ``stacks_elsewhere`` gives the stacks of their processes.
     """
 
-    def __init__(self, spec: ArmSpec, ranks: int, python: str) -> None:
+    def __init__(
+        self, spec: ArmSpec, ranks: int, python: str, stacks_elsewhere: Callable[[], list[Stack]] = list
+    ) -> None:
         self.spec = spec
         self.folder = Path(spec.folder)
         self.events: list[RawEvent] = []
         self.begin = self.end = 0.0
         self._ranks = ranks
+        self._stacks_elsewhere = stacks_elsewhere
+        self._cutting = threading.Lock()
+        self._elsewhere: tuple[float, Failure] | None = None
         self._python = python
         self._watched: dict[int, int] = {}
         self._rank_of: dict[int, int | None] = {}
@@ -70,14 +91,14 @@ class Arm:
         (self.folder / "result.json").unlink(missing_ok=True)
         spans.forget(self.folder)
         self._take_over_known_models()
-        pipe = self.folder / "events"
+        pipe = self.pipe
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe)
         # Open for writing too: the pipe then never reads as ended between one process's leaving and the next one's.
         self._pipe = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         lifeline, self._lifeline = os.pipe()
         self._wall_clock = WallClock()
-        with (self.folder / "engine.log").open("wb") as log:
+        with (self.folder / LOG).open("wb") as log:
             begun = launch(
                 self._python,
                 ["run", "--request", str(self.folder / "spec.json")],
@@ -99,16 +120,27 @@ class Arm:
             shutil.copytree(known, Path(self.spec.cache_root) / KNOWN_MODELS, dirs_exist_ok=True)
 
     def __exit__(self, *_: object) -> None:
-        self._cut()
+        self.cut()
         self._process.wait()
         os.close(self._pipe)
-        (self.folder / "events").unlink(missing_ok=True)
+        self.pipe.unlink(missing_ok=True)
 
-    def _cut(self) -> None:
-        """Close the lifeline: the supervisor kills the whole tree."""
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+    @property
+    def supervisor(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def pipe(self) -> Path:
+        """The named pipe of its events."""
+        return self.folder / "events"
+
+    def cut(self) -> None:
+        """Close the lifeline: the supervisor kills the whole tree. May be called from any thread."""
+        with self._cutting:
+            if self._lifeline >= 0:
+                os.close(self._lifeline)
+                self._lifeline = -1
 
     def follow(self) -> Iterator[RawEvent]:
         """The events of all processes of the arm as they come, until its tree is gone."""
@@ -146,9 +178,22 @@ class Arm:
         self._timed_out = True
         expiry = self._limits.next(self.begin, self._phases)
         try:
-            self._finding = examine(expiry, self._process.pid, self._phases, self._rank_of, self.folder, self.events)
+            self._finding = examine(
+                expiry,
+                self._process.pid,
+                self._phases,
+                self._rank_of,
+                self.folder,
+                self.events,
+                self._stacks_elsewhere,
+            )
         finally:
-            self._cut()
+            self.cut()
+
+    def listen(self) -> None:
+        """Take in what was sent and not read when its tree was gone: of other machines it may come later."""
+        while self._read():
+            continue
 
     def _read(self) -> list[RawEvent]:
         try:
@@ -166,14 +211,14 @@ class Arm:
     def _watch(self, fresh: list[RawEvent], selector: selectors.BaseSelector) -> list[int]:
         """See when the processes that sent ``fresh`` go. Those that are gone already are returned.
 
-        A process that is both main process and rank goes by its rank.
+        Of other machines it is told. A process that is both main process and rank goes by its rank.
         """
         news = dict.fromkeys(event["pid"] for event in fresh if event["pid"] not in self._rank_of)
         for event in fresh:
             if event.get("rank") is not None or event["pid"] not in self._rank_of:
                 self._rank_of[event["pid"]] = event.get("rank")
         gone = []
-        for pid in news:
+        for pid in (pid for pid in news if pid < MOST_PROCESSES):
             try:
                 descriptor = os.pidfd_open(pid)
             except ProcessLookupError:
@@ -189,6 +234,9 @@ class Arm:
         Of what is seen at once, a rank that went without a word comes before what others say of it. When the main
         process went too, it was first: the kernel takes its ranks along.
         """
+        if any(event["kind"] == PORTION_ENDED for event in fresh):
+            # What is left here would wait for the rest in vain.
+            self.cut()
         if self._first is not None:
             return
         errors = [event for event in fresh if event["kind"] == "error"]
@@ -196,12 +244,23 @@ class Arm:
         main_gone = any(self._rank_of[pid] is None for pid in gone)
         silent = [] if main_gone else [pid for pid in gone if pid not in spoke]
         if errors and not silent:
-            self._first = _Sign(errors[0].get("rank"), errors[0].get("name"), errors[0].get("message"))
+            first = errors[0]
+            self._first = _Sign(first["t"], first.get("rank"), first.get("name"), first.get("message"))
         elif gone:
             rank = None if main_gone else self._rank_of[silent[0]]
-            self._first = _Sign(rank, self._phases.of(rank), None)
+            self._first = _Sign(time.monotonic(), rank, self._phases.of(rank), None)
 
     # --- how it ended -------------------------------------------------------------------------------------------
+
+    @property
+    def broke_off(self) -> float | None:
+        """When the first sign of trouble was seen, on the monotonic clock; ``None`` when there was none."""
+        return None if self._first is None else self._first.at
+
+    def blame(self, at: float, failure: Failure) -> None:
+        """Ranks of another machine died of ``failure`` at that time. The report tells what came first."""
+        if self._elsewhere is None or at < self._elsewhere[0]:
+            self._elsewhere = (at, failure)
 
     def result(self) -> dict[str, Any] | None:
         """What the engine wrote, or ``None`` when it did not get that far."""
@@ -231,9 +290,13 @@ class Arm:
         )
 
     def _failure(self) -> Failure:
-        first = self._first or _Sign(None, self._phases.of(None), None)
-        log = tail(self.folder / "engine.log")
+        first = self._first or _Sign(self.end, None, self._phases.of(None), None)
+        log = tail(self.folder / LOG)
         if (found := self._finding) is None:
+            if self._elsewhere is not None and (
+                self._elsewhere[0] <= first.at or self._elsewhere[1].rank == first.rank
+            ):
+                return self._elsewhere[1]
             return Failure(
                 phase=first.phase, rank=first.rank, message=first.message or self._message(first.rank), log_tail=log
             )

@@ -52,7 +52,7 @@ class ArtifactPlace:
     def put(self, folder: Path, name: str) -> int:
         """Keep every file below ``folder``, under ``name``; how many there were. What is there already is replaced."""
         number = 0
-        for file in _plain(folder):
+        for file in plain_files(folder):
             target = self._path(f"{name}/{file.relative_to(folder).as_posix()}")
             self._do(partial(self._put, file, target), f"{file} cannot be kept")
             number += 1
@@ -146,7 +146,7 @@ def fetch_shared(spec: RunSpec) -> None:
         place.get(folder.relative_to(spec.artifacts.root).as_posix(), folder)
 
 
-def _plain(folder: Path) -> Iterator[Path]:
+def plain_files(folder: Path) -> Iterator[Path]:
     """Files below ``folder`` that are neither links nor pipes, without those of compile caches."""
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != CACHE)

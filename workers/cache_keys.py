@@ -42,6 +42,11 @@ def keep(cache_root: Path, folder: Path, earlier: Iterable[Path] = ()) -> None:
             shutil.copyfile(compiled / path, target)
 
 
+def key_files(cache_root: Path) -> list[Path]:
+    """The files in ``cache_root`` that say what its keys were made of."""
+    return [cache_root / COMPILED / path for path in _relative(cache_root / COMPILED)]
+
+
 def _relative(root: Path) -> list[Path]:
     return sorted(path.relative_to(root) for path in root.glob(f"*/rank_*/**/{FACTORS}"))
 

@@ -24,6 +24,9 @@ COUNTED = "SHARDPROOF_COUNTED"
 HEADERS = "SHARDPROOF_HEADERS"
 """Folder of the C++ headers that PyTorch has precompiled."""
 
+LOCAL_RANKS = "SHARDPROOF_LOCAL_RANKS"
+"""How many ranks of an engine this machine has, where others have some too."""
+
 RANKS_FORK = "SHARDPROOF_RANKS_FORK"
 FOR_RANKS = "SHARDPROOF_FOR_RANKS"
 RANKS_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
@@ -79,6 +82,7 @@ READ_LATE = frozenset(
         TAPS,
         CAPACITY,
         FAULTS,
+        LOCAL_RANKS,
         RANKS_FORK,
         RANKS_METHOD,
         RAY_COPIES,
@@ -127,7 +131,10 @@ def for_question(cache_root: str) -> dict[str, str]:
 
 
 def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
-    """For one arm: its own cache root, the scheduler in the engine's process (so that batches are deterministic)."""
+    """For one arm: its own cache root, the scheduler in the engine's process (so that batches are deterministic).
+
+    ``ranks``: those that this machine has.
+    """
     return (
         for_question(spec.cache_root)
         | {
@@ -144,6 +151,7 @@ def for_arm(spec: ArmSpec, ranks: int, events: str) -> dict[str, str]:
             FAULTS: "1" if any(trial.fault and trial.fault.kind != ROUNDING for trial in spec.trials) else "0",
             RANKS_FORK: "1" if spec.preload and RANKS_METHOD not in spec.env else "0",
             **_for_ray(spec),
+            **({LOCAL_RANKS: str(ranks)} if spec.portion else {}),
         }
         | spec.env
     )

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -31,6 +33,8 @@ EVENTS, SPANS = "SHARDPROOF_EVENTS", "SHARDPROOF_SPANS"
 """As in ``workers.environment``, whose imports take longer than all that is done here."""
 
 EVENT, SPAN, BIRTH = "event", "span", "birth"
+
+LOOK_S = 0.02
 
 Line = tuple[float, str, Any]
 """When, in seconds since the recorded arm was started; what; and with which content. A birth's is a process."""
@@ -76,14 +80,24 @@ def _write(descriptor: int, line: Any) -> None:
 
 
 class _Playing:
-    """The main process. ``speed``: so many times as fast as it was recorded."""
+    """The main process. ``speed``: so many times as fast as it was recorded.
 
-    def __init__(self, arm: Json, speed: float) -> None:
+    ``portion``: of the machines that run the engine this one; ``None`` where one has all ranks. On a machine that does
+    not lead, the main process has nothing to say and does not end by itself.
+    """
+
+    def __init__(self, arm: Json, speed: float, portion: Json | None) -> None:
+        self._others = [] if portion is None else _meet(portion)
         self._begin = time.monotonic()
         self._speed = speed
-        main, *self._ranks = arm["processes"]
+        main, *ranks = arm["processes"]
+        number, count = (0, 1) if portion is None else (portion["number"], portion["count"])
+        each = len(ranks) // count
+        self._leads = number == 0
+        self._ranks = ranks[number * each : (number + 1) * each]
         births = [(rank["lines"][0][0], BIRTH, rank) for rank in self._ranks]
-        self._lines: list[Line] = sorted([*map(tuple, main["lines"]), *births], key=lambda line: line[0])
+        own = main["lines"] if self._leads else []
+        self._lines: list[Line] = sorted([*map(tuple, own), *births], key=lambda line: line[0])
         self._seconds: float = arm["seconds"]
         self._quiet = max((rank["lines"][-1][0] for rank in self._ranks), default=0.0)
         self._alive: list[int] = []
@@ -102,18 +116,24 @@ class _Playing:
             else:
                 voice.say(kind, content)
         self._wait_for_ranks()
-        return not self._a_rank_goes_before(self._seconds)
+        return not self._a_rank_goes_before(self._seconds if self._leads else math.inf)
 
     def _wait_for_ranks(self) -> None:
-        """What came after the last word of a rank is said after it, however fast it goes."""
-        if self._playing >= 0:
-            os.close(self._playing)
-            self._playing = -1
-            os.read(self._through, 1)
+        """What came after the last word of a rank is said after it, however fast it goes and wherever the rank is."""
+        if self._playing < 0:
+            return
+        os.close(self._playing)
+        self._playing = -1
+        os.read(self._through, 1)
+        for other in self._others:
+            if self._leads:
+                other.recv(1)
+            else:
+                other.send(b".")
 
     def _a_rank_goes_before(self, at: float) -> bool:
-        left = self._begin + at / self._speed - time.monotonic()
-        return bool(select.select(self._alive, [], [], max(left, 0.0))[0])
+        left = None if at == math.inf else max(self._begin + at / self._speed - time.monotonic(), 0.0)
+        return bool(select.select(self._alive, [], [], left)[0])
 
     def _fork(self, rank: Json) -> None:
         pid = os.fork()
@@ -128,6 +148,19 @@ class _Playing:
         os.close(self._playing)
         while True:
             signal.pause()
+
+
+def _meet(portion: Json) -> list[socket.socket]:
+    """As the ranks of an engine do before anything else: the machine that leads with each other, they with it."""
+    address = (portion["address"], portion["port"])
+    if portion["number"] == 0:
+        with socket.create_server(address) as server:
+            return [server.accept()[0] for _ in range(portion["count"] - 1)]
+    while True:
+        try:
+            return [socket.create_connection(address)]
+        except ConnectionRefusedError:
+            time.sleep(LOOK_S)
 
 
 def _leave(arm: Json, spec: Json) -> None:
@@ -149,7 +182,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     arm = read(path)
     print(f"{NAME}: emits {path}, {asked['speed']:g} times as fast as it was recorded", flush=True)
-    if not _Playing(arm, asked["speed"]).play():
+    if not _Playing(arm, asked["speed"], spec.get("portion")).play():
         print(f"{NAME}: a rank is gone", flush=True)
         return 1
     _leave(arm, spec)

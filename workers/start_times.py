@@ -33,7 +33,13 @@ _RANK_FOLDER = re.compile(r"rank_(\d+)_\d+")
 
 
 def compile_times(
-    report: ArmReport, result: Result, events: Sequence[RawEvent], begin: float, end: float, cache_root: Path
+    report: ArmReport,
+    result: Result,
+    events: Sequence[RawEvent],
+    begin: float,
+    end: float,
+    cache_root: Path,
+    elsewhere: Mapping[int | None, int] | None = None,
 ) -> CompileTimes:
     """The time line of every rank, and vLLM's counters as proof of cold or warm.
 
@@ -41,9 +47,10 @@ def compile_times(
         report: of the arm; its folder holds the spans.
         events, begin, end: see ``workers.probes.timeline.rank_times``.
         cache_root: of the arm, as it left it.
+        elsewhere: bytes that its ranks on other machines left there, as ``artifact_bytes`` tells them.
     """
     ranks = [_artifacts(rank) for rank in result["ranks"]]
-    sizes = artifact_bytes(cache_root)
+    sizes = _joined(artifact_bytes(cache_root), elsewhere or {})
     recorded = spans.read_all(Path(report.folder))
     missing = {rank["rank"]: rank.get("not_timed", []) for rank in result["ranks"]}
     came = first_token(events)
@@ -93,6 +100,11 @@ def artifact_bytes(cache_root: Path) -> dict[int | None, int]:
         rank = int(found[1]) if found else None
         sizes[rank] = sizes.get(rank, 0) + sum(_size(Path(folder, file)) for file in files)
     return sizes
+
+
+def _joined(here: Mapping[int | None, int], elsewhere: Mapping[int | None, int]) -> dict[int | None, int]:
+    """A rank's are where it ran: here may lie copies of its keys. What ranks share is shared on each machine."""
+    return {**here, **elsewhere, None: here.get(None, 0) + elsewhere.get(None, 0)}
 
 
 def _size(path: Path) -> int:

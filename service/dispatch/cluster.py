@@ -14,6 +14,7 @@ import psutil
 import ray
 
 from service.dispatch.seat import Slots
+from service.domain.spread import Machine, Spread, spread
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -148,18 +149,20 @@ def _cores() -> int:
 
 
 def slots(ranks: int, devices: int) -> Slots:
-    """What ``ranks`` ranks occupy on a cluster whose engine environment sees ``devices`` GPUs."""
+    """What ``ranks`` ranks occupy on a cluster whose engine environment sees ``devices`` GPUs.
+
+    Where not even several machines have room, it is one that may yet be added, or on CPU one whose ranks share cores.
+    """
+    found = machines()
+    wanted = spread(ranks, found, on_gpus=devices > 0) or Spread(1, ranks)
     if devices:
-        return Slots(cpus=1, gpus=ranks)
-    return Slots(cpus=min(ranks, _cluster_cpus()), gpus=0)
+        return Slots(cpus=1, gpus=wanted.ranks, machines=wanted.machines)
+    most = max((machine.cpus for machine in found), default=1) or 1
+    return Slots(cpus=min(wanted.ranks, most), gpus=0, machines=wanted.machines)
 
 
-def _cluster_cpus() -> int:
-    """Of the machine that has most: a run is not spread over several."""
-    return max((int(node.get("CPU", 0)) for node in nodes()), default=1) or 1
-
-
-def nodes() -> list[dict[str, float]]:
+def machines() -> list[Machine]:
     """What each machine of the cluster has in all, those that are gone left out."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return [dict(node["Resources"]) for node in found if node["Alive"]]
+    alive = [node["Resources"] for node in found if node["Alive"]]
+    return [Machine(int(resources.get("CPU", 0)), int(resources.get("GPU", 0))) for resources in alive]

@@ -11,6 +11,7 @@ import ray
 from service.dispatch.seat import Seat, Slots
 from service.dispatch.seats import NoRoom, Seats
 from service.settings import Settings
+from workers.machines.followers import MachineLost
 from workers.protocol import Outcome, RunSpec
 
 
@@ -77,11 +78,20 @@ def execute(
     try:
         yield from _execute(spec, _seated(spec, needed, seats, halt), settings, seats, halt, placed)
     except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, MachineLost):
+            raise _gone(spec, halt, error.cause) from error
         raise RunBroken(f"the actor of run {spec.run_id} made an error: {error.cause!r}") from error
     except (ray.exceptions.RayError, NoRoom) as error:
-        if halt.asked:
-            raise RunStopped(f"run {spec.run_id} was stopped") from error
-        raise RunLost(f"the actor of run {spec.run_id} is gone: {_brief(error)}") from error
+        raise _gone(spec, halt, error) from error
+
+
+def _gone(spec: RunSpec, halt: Halt, error: Exception) -> RunStopped | RunLost:
+    """What it means that the actor of a run is not there any more, or one of several."""
+    if halt.asked:
+        return RunStopped(f"run {spec.run_id} was stopped")
+    if isinstance(error, MachineLost):
+        return RunLost(f"run {spec.run_id} lost a part of its machines: {error}")
+    return RunLost(f"the actor of run {spec.run_id} is gone: {_brief(error)}")
 
 
 def _seated(spec: RunSpec, needed: Slots, seats: Seats, halt: Halt) -> Seat:

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.util.placement_group import placement_group
 
-from service.dispatch.seat import Seat, Slots, remove
+from service.dispatch.seat import Seat, Slots, remove, reserve
 
 LOOK_S = 0.5
 """How often a run that has no seat yet looks whether it was stopped."""
@@ -109,7 +108,7 @@ class Seats:
 
     def _wait(self, waiter: _Waiter, given_up: Callable[[], bool]) -> Seat | None:
         try:
-            group = placement_group([waiter.size.bundle], strategy="STRICT_PACK")
+            group = reserve(waiter.size)
         except ray.exceptions.RayError:
             self._leave(waiter)
             raise

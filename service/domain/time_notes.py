@@ -11,13 +11,20 @@ Skew = dict[str, float | int | str]
 
 
 def arm_notes(arm: ArmReport) -> Iterator[str]:
-    """What could not be made of an arm's traces, and whether its machine's clock was set."""
+    """What could not be made of an arm's traces, on which machines it ran, if on several, and a clock that was set."""
     if arm.traces is not None:
         yield from arm.traces.notes
+    if arm.machines:
+        places = "; ".join(f"{_ranks(place.ranks)} on {place.host} (node {place.node[:8]})" for place in arm.machines)
+        yield f"it ran on {len(arm.machines)} machines: {places}"
     if arm.clock_set_by_s is not None:
         way = "forward" if arm.clock_set_by_s > 0 else "back"
         seconds = abs(arm.clock_set_by_s)
         yield f"the machine's clock was set {way} by {seconds:,.0f} s while it ran; no phase and no total hangs on it"
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {numbers[0]} to {numbers[-1]}"
 
 
 def unexplained(times: CompileTimes, tolerance: float) -> Iterator[str]:

@@ -97,7 +97,8 @@ def test_what_no_machine_has_room_for_is_refused(there: There) -> None:
             submit(controller, settings, Asked("too-large", COLD, ranks=GPUS + 1, devices=GPUS))
         (problem,) = refused.value.problems
         assert problem.code == "no-room"
-        assert "needs 3 GPUs of one machine, and the cluster has machines with 2 GPUs" in problem.message
+        assert "needs 3 GPUs of one machine, or equally many of each of several" in problem.message
+        assert problem.message.endswith("and the cluster has machines with 2 GPUs")
         until(lambda: has_ended(store, fits))
         assert states(store, fits) == {"fits": State.FINISHED}
 

@@ -10,7 +10,6 @@ import pytest
 
 from dispatch.scripted import ENVIRONMENT, Asked, plan_of, settings_in, shape, store_sweep
 from dispatch.test_runs import NEEDS, need
-from service.dispatch.placement import fits
 from service.dispatch.work import Places, Work, jobs
 from service.domain.arms import needs as needs_of
 from service.domain.lifecycle import State
@@ -92,11 +91,3 @@ def test_what_needs_no_run_is_concluded_as_it_is_stored(tmp_path: Path) -> None:
         assert repositories.jobs_of(session, sweep) == []
     assert (one.state, one.verdict, same.verdict) == (State.FINISHED, Verdict.PASS, Verdict.DUPLICATE)
     store.close()
-
-
-def test_all_ranks_have_to_fit_on_one_machine() -> None:
-    machines = [{"CPU": 64.0, "GPU": 4.0}, {"CPU": 64.0, "GPU": 8.0}, {"CPU": 64.0}]
-    assert fits(8, machines)
-    assert not fits(9, machines), "two machines are not one"
-    assert not fits(1, [{"GPU": 8.0}]), "the actor needs a core"
-    assert not fits(1, [])

@@ -144,3 +144,16 @@ def test_skew_is_by_how_much_the_slowest_is_behind_the_fastest() -> None:
 
 def test_one_rank_alone_is_behind_nobody() -> None:
     assert skew([rank(0, dynamo=1.0)]) == skew([]) == []
+
+
+def test_an_arm_that_several_machines_ran_says_which_ranks_ran_where() -> None:
+    def edit(found: dict[str, Any]) -> None:
+        found["arms"][0]["machines"] = [
+            {"host": "a", "node": "0123456789ab", "ranks": [0, 1]},
+            {"host": "b", "node": "ba9876543210", "ranks": [2]},
+        ]
+
+    said = [text for _, text in reasons(edit)[1] if "machines" in text]
+    assert len(said) == 1
+    assert said[0].endswith("it ran on 2 machines: ranks 0 to 1 on a (node 01234567); rank 2 on b (node ba987654)")
+    assert not [text for _, text in reasons()[1] if "machines" in text]

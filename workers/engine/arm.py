@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workers import environment
-from workers.engine import hooks, toolchain
+from workers.engine import hooks, machines, toolchain
 from workers.engine.clock import clock_steps, tell_first_token
 from workers.engine.events import phase
 from workers.probes import capacity
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def run(spec: ArmSpec) -> None:
-    """Run ``spec``, write ``result.json`` (and the taps) into its folder, and end this process."""
+    """Run ``spec``, write ``result.json`` (and the taps) into its folder, and end this process.
+
+    Of an engine that several machines run, that is what the machine does that leads. The others have ranks alone, and
+    end with one of them, or when they are ended.
+    """
     folder = Path(spec.folder)
     with phase("import"):
         from vllm.usage.usage_lib import UsageContext
@@ -36,10 +40,13 @@ def run(spec: ArmSpec) -> None:
         if spec.toolchain is not None:
             toolchain.share(spec.toolchain)
     with phase("config"):
-        config = engine_config(spec.engine | _arm_settings(), spec.models_dir)
+        config = engine_config(spec.engine | _arm_settings() | machines.settings(spec.portion), spec.models_dir)
     if spec.taps:
         # The ranks are started from this process and inherit its environment.
         os.environ[environment.CAPACITY] = capacity.to_text(_capacity(config, spec))
+    if spec.portion is not None and not spec.portion.leads:
+        machines.have_ranks(config)
+        return
     with phase("start"):
         engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=True)
     with phase("requests"):
@@ -117,7 +124,7 @@ def _recorded(engine: LLMEngine, plan: BatchPlan, spec: ArmSpec, folder: Path) -
 
     outputs = drive(engine, plan, engine.vllm_config.model_config.get_vocab_size())
     if spec.taps:
-        engine.collective_rpc("shardproof_save_taps", args=(str(folder),))
+        engine.collective_rpc("shardproof_save_taps", args=(str(folder.relative_to(spec.folder)),))
     return outputs
 
 

@@ -7,6 +7,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from workers import environment
 from workers.engine import hooks, internals
 from workers.probes.recorder import RECORDER
 from workers.probes.rounding import ROUNDING_ERROR
@@ -29,10 +30,15 @@ class ProbeExtension:
             eager.install(self.get_model(), self.vllm_config.model_config.get_hidden_size())  # type: ignore[attr-defined]
         RECORDER.enabled = enabled
 
-    def shardproof_save_taps(self, folder: str) -> int:
-        """Write this rank's taps into ``folder``; the number of steps written."""
+    def shardproof_save_taps(self, trial: str) -> int:
+        """Write this rank's taps into the folder ``trial`` below its arm's; the number of steps written.
+
+        Each machine of an engine has a folder of its own for the arm.
+        """
         steps = len(RECORDER.steps)
-        RECORDER.save(Path(folder), self.rank)
+        folder = Path(os.environ[environment.SPANS]) / trial
+        folder.mkdir(parents=True, exist_ok=True)
+        RECORDER.save(folder, self.rank)
         return steps
 
     def shardproof_fault(self, fault: dict[str, Any] | None) -> None:

@@ -27,6 +27,8 @@ HARNESS: Settings = {
 
 HARNESS_CPU: Settings = {"kv_cache_memory_bytes": 128 * 2**20}
 
+EXECUTOR = "distributed_executor_backend"
+
 
 def nest(settings: Mapping[str, Any]) -> dict[str, Any]:
     """``{"a.b": 1}`` as ``{"a": {"b": 1}}``. A mapping given as a whole takes the dotted keys that reach into it."""
@@ -44,8 +46,21 @@ def with_harness(settings: Settings) -> Settings:
     """``settings`` on top of what the harness needs."""
     from vllm.platforms import current_platform
 
-    base = HARNESS | HARNESS_CPU if current_platform.is_cpu() else HARNESS
-    return base | settings
+    if current_platform.is_cpu():
+        return HARNESS | HARNESS_CPU | settings
+    return HARNESS | executor(settings, current_platform.device_count()) | settings
+
+
+def executor(settings: Settings, devices: int) -> Settings:
+    """The executor, where a machine with so many GPUs has too few for all ranks: several machines may have them.
+
+    vLLM refuses such a configuration as long as nobody names one. Whether the cluster has room is not asked here.
+    """
+    ranks = 1
+    for key in ("tensor_parallel_size", "pipeline_parallel_size"):
+        size = settings.get(key)
+        ranks *= size if isinstance(size, int) else 1
+    return {EXECUTOR: "mp"} if ranks > devices > 0 else {}
 
 
 def engine_args(settings: Settings, models_dir: str) -> EngineArgs:

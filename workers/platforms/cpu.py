@@ -61,6 +61,11 @@ class FullCompileCpuPlatform(CpuPlatform):
                 setattr(compilation.pass_config, name, False)
 
     @classmethod
+    def device_count(cls) -> int:
+        """As many as this machine has ranks: vLLM tells by it which ranks share a machine. The stock answer is one."""
+        return int(os.environ.get(environment.LOCAL_RANKS, 1))
+
+    @classmethod
     def use_custom_op_collectives(cls) -> bool:
         # Only then is torch.ops.vllm.all_reduce in the graph for the SP pass to find.
         return True

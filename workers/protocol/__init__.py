@@ -29,6 +29,7 @@ from workers.protocol.audit import (
 from workers.protocol.environments import DEFAULT, EnvironmentSpec
 from workers.protocol.evidence import Evidence, Exercised, SequenceParallelism
 from workers.protocol.fallback import ArmFallback, Fallback, FallbackOp, RankFallback
+from workers.protocol.machines import Machine, Portion
 from workers.protocol.outputs import Difference, OutputClass, OutputComparison
 from workers.protocol.residual import Divergence, Floor, Invariant, Onset, Residual, SiteScore
 from workers.protocol.runs import (
@@ -116,6 +117,7 @@ __all__ = [
     "KeyDifference",
     "KeyFactor",
     "KeyInfo",
+    "Machine",
     "Message",
     "Onset",
     "Outcome",
@@ -127,6 +129,7 @@ __all__ = [
     "PatchState",
     "Phase",
     "Policy",
+    "Portion",
     "Problem",
     "ProcessTimes",
     "RankArtifacts",

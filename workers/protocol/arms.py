@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workers.protocol.machines import Machine
 from workers.protocol.words import Message, Outcome, Role
 
 
@@ -55,7 +56,8 @@ class ArmReport(Message):
 
     ``clock_set_by_s``: by how many seconds the wall clock was set while the arm ran, ``None`` when it was not.
     ``forked``: from a process that had imported vLLM; otherwise the engine imported by itself, and ``not_forked`` says
-    why. ``None`` where no engine was started, or nobody noted it.
+    why. ``None`` where no engine was started, or nobody noted it. ``machines``: which ranks ran where, if several
+    machines ran the engine; empty where one had them all.
     """
 
     role: Role
@@ -70,3 +72,4 @@ class ArmReport(Message):
     clock_set_by_s: float | None = None
     forked: bool | None = None
     not_forked: str | None = None
+    machines: list[Machine] = []

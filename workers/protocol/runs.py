@@ -7,6 +7,7 @@ from typing import Any, Literal
 from workers.protocol.accuracy import Evaluation
 from workers.protocol.audit import Shape
 from workers.protocol.environments import EnvironmentSpec
+from workers.protocol.machines import Portion
 from workers.protocol.words import PROTOCOL, Check, Message, Patch, PatchMode, Role, Settings
 
 
@@ -77,7 +78,8 @@ class ArmSpec(Message):
     plan. ``preload``: its imports need not be its own, see ``workers.zygote``. ``repeat``: which start of its role in
     the run this is, from 1. ``timeout_s``: how long it may take in all; ``phase_timeout_s``: a rank in one phase;
     ``silence_s``: without any event. ``traces``: PyTorch writes its structured trace, and reports are made of it.
-    ``null_engine``: no engine is started, a recording of one is emitted.
+    ``null_engine``: no engine is started, a recording of one is emitted. ``portion``: the one that is meant, where
+    several machines run the engine; ``None`` where one has all ranks.
     """
 
     role: Role
@@ -101,6 +103,7 @@ class ArmSpec(Message):
     repeat: int = 1
     traces: bool = False
     null_engine: Recorded | None = None
+    portion: Portion | None = None
 
 
 class Policy(Message):

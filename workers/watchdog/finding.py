@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,13 +60,14 @@ def examine(
     ranks: Mapping[int, Rank],
     folder: Path,
     events: Sequence[Mapping[str, Any]],
+    elsewhere: Callable[[], list[Stack]] = list,
 ) -> Finding:
-    """Look at the tree below ``supervisor`` before it is killed.
+    """Look at the tree below ``supervisor`` before it is killed, and at what ``elsewhere`` tells of other machines.
 
     ``ranks``: process id → rank of the processes that have spoken. The stacks and the events go into ``folder``; a
     folder that cannot be written to costs these files and nothing else.
     """
-    stacks = take(supervisor)
+    stacks = [*take(supervisor), *elsewhere()]
     now = time.monotonic()
     readings = {stack.pid: read(stack, stacks) for stack in stacks}
     by_rank = {ranks[pid]: reading for pid, reading in readings.items() if pid in ranks}
