@@ -58,7 +58,8 @@ def measured(told: dict[str, Any], cells: int) -> dict[str, Any]:
         "rows": [*_stretches(samples), _events(lags)],
         "notes": [
             f"{cells} cells of two engine starts each, accepted in {told['accepted_s']:.1f} s",
-            "no engine ran: a recorded run was emitted in its place, as fast as it can be written",
+            f"no engine ran: a recorded run was emitted in its place, as fast as it can be written, in {told['slots']} "
+            f"slots on {os.cpu_count()} cores, which nothing is computed on",
             f"the controller's memory after the first tenth and at the end: "
             f"{samples[1]['rss_bytes'] / MIB:.0f} and {end['rss_bytes'] / MIB:.0f} MiB",
         ],

@@ -1,21 +1,27 @@
 """``python -m service.dispatch_load``: a controller that drives one large sweep of the null engine, and watches itself.
 
 A process of its own, so that its CPU seconds and its memory are the controller's, and none of who asked for them. The
-settings come from its environment as for any controller.
+settings come from its environment as for any controller, but for the cluster: that has more slots than this machine has
+cores, for several runs at once. With one at a time it would be measured how long a run takes, and nothing is computed
+in any of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+from ray.cluster_utils import Cluster
 from sqlalchemy import Connection, Engine, Insert, event, func, select
 
 from service.dispatch.serving import running
@@ -28,6 +34,7 @@ from workers.protocol import Patch
 from workers.recording import Recording
 
 LOOK_S = 0.25
+SLOTS = 8
 _LAGS = "shardproof_lags"
 
 
@@ -70,6 +77,21 @@ def matrix(recording: Path, cells: int) -> str:
     return json.dumps({"name": "dispatch", "engine": engine, "matrix": axes, "checks": ["audit", "compile"]})
 
 
+@contextmanager
+def roomy() -> Iterator[str]:
+    """Address of a Ray cluster of one machine with so many ``SLOTS``; it goes when the block is left."""
+    options = {"num_cpus": SLOTS, "include_dashboard": False, "temp_dir": os.path.join(tempfile.gettempdir(), "ray")}
+    # As of a cluster that the controller starts itself: workers of less priority would wait for it.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    # Not a process for each slot before there is a run for it.
+    system = {"_system_config": {"prestart_worker_first_driver": False}}
+    found = Cluster(initialize_head=True, shutdown_at_exit=False, head_node_args=options | system)
+    try:
+        yield found.address
+    finally:
+        found.shutdown()  # type: ignore[no-untyped-call]
+
+
 def samples(store: Store, sweep_id: str, cells: int, begin: float) -> Iterator[Sample]:
     """At the start, and whenever another tenth of the cells has ended."""
     me = psutil.Process()
@@ -98,7 +120,7 @@ def main() -> None:
     document = parse(matrix(settings.null_engine, asked.cells))
     store = open_store(settings.store_url)
     lags = Lags()
-    with running(settings, store) as controller:
+    with roomy() as address, running(settings.model_copy(update={"ray_address": address}), store) as controller:
         begin = time.monotonic()
         sweep_id = controller.submit(document)
         accepted_s = time.monotonic() - begin
@@ -112,6 +134,7 @@ def main() -> None:
         json.dumps(
             {
                 "accepted_s": accepted_s,
+                "slots": SLOTS,
                 "samples": [asdict(sample) for sample in found],
                 "lags_ms": sorted(lags.ms.items()),
                 "by_verdict": by_verdict,

@@ -50,7 +50,7 @@ def accept(session: Session, sweep_id: str, owner: str, plan: Plan, terms: Terms
 
 def _resolved(item: PlannedCell) -> ResolvedCell:
     original = item.duplicate_of.id if item.duplicate_of else None
-    return ResolvedCell(item.audited, item.fingerprint, item.environment, original)
+    return ResolvedCell(item.audited, item.fingerprint, item.environment, original, item.notes)
 
 
 def _settle(session: Session, sweep_id: str, item: PlannedCell) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from service.dispatch.history import Ran, followed, with_reasons
 from service.dispatch.judging import Found, judged, without_report, words
-from service.dispatch.work import Places, stored_work
+from service.dispatch.work import stored_work
 from service.domain.case import Judgement, Reason
 from service.domain.judge import conclude
 from service.domain.lifecycle import (
@@ -151,11 +151,10 @@ class Courses:
 
     def judgement(self, session: Session, cell: CellRecord, found: Found) -> Judgement:
         """The verdict on ``cell`` by what was found of it."""
-        places = Places.read(repositories.get_queue(session, cell.sweep_id).places)
         of = None
         if cell.duplicate_of is not None:
             of = repositories.get_cell(session, cell.sweep_id, cell.duplicate_of).name
-        return judged(cell, found, places.notes.get(cell.id, ()), of)
+        return judged(cell, found, cell.notes, of)
 
     def _store(
         self,

@@ -284,7 +284,6 @@ def written_at(document: Document, cell: Cell, key: str | None) -> Path:
     """Where in the file the value of ``key`` in ``cell`` was written; the cell itself when that cannot be told."""
     if key is not None:
         for base in (cell.path, ("matrix",), ("engine",)):
-            for path in document.places:
-                if path[: len(base)] == base and ".".join(map(str, path[len(base) :])) == key:
-                    return path
+            if (path := document.below(base, key)) is not None:
+                return path
     return cell.path

@@ -68,11 +68,11 @@ class Starter:
         by_sweep, by_key = self.going.by_sweep(), self.going.by_key()
         most = self._settings.max_parallel_per_key
         with self._store.reading() as session:
-            limits = {sweep: repositories.get_queue(session, sweep).max_parallel for sweep in by_sweep}
+            limits = repositories.max_parallel(session, by_sweep)
             full = [sweep for sweep, limit in limits.items() if limit is not None and by_sweep[sweep] >= limit]
             full_keys = [key for key, runs in by_key.items() if most is not None and runs >= most]
             found = repositories.ready_jobs(session, self._queue, time.time(), room, full, full_keys)
-            limits |= {job.sweep_id: repositories.get_queue(session, job.sweep_id).max_parallel for job in found}
+            limits |= repositories.max_parallel(session, {job.sweep_id for job in found} - limits.keys())
         return list(within(found, limits, most, by_sweep, by_key))
 
     def _lease(self, jobs: Sequence[JobRecord]) -> tuple[list[Lease], list[tuple[JobRecord, str]]]:

@@ -6,7 +6,7 @@ It is kept as plain JSON beside the job, and read back without asking an engine 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +58,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Places:
-    """What all jobs of a sweep have in common. ``by_name``: its engine environments. ``notes``: by cell, where any."""
+    """What all jobs of a sweep have in common. ``by_name``: its engine environments.
+
+    It is read for every run: nothing stands here that grows with the number of cells.
+    """
 
     by_name: dict[str, Place]
     timeouts: Timeouts
     repeat: Repeat = ONCE
     traces: bool = False
-    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> Places:
@@ -72,8 +74,7 @@ class Places:
             name: Place(str(engine.settings.python), plan.environments[name], engine.spec)
             for name, engine in plan.engines.items()
         }
-        notes = {item.cell.id: item.notes for item in plan.cells if item.notes}
-        return cls(by_name, plan.matrix.timeouts, plan.matrix.repeat, plan.matrix.traces, notes)
+        return cls(by_name, plan.matrix.timeouts, plan.matrix.repeat, plan.matrix.traces)
 
     def workplace(self, sweep_id: str, name: str, settings: Settings) -> Workplace:
         place = self.by_name[name]

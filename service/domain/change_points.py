@@ -17,7 +17,7 @@ from itertools import pairwise
 _TO_SIGMA = 1.4826
 _LEAST_NOISE = 0.005
 _LEAST = 3
-"""A level lasts for so many nights, or it is a spike."""
+"""A level lasts for so many nights, or it is a spike; the first and the last one may lack one of them."""
 
 PRICE = 4.0
 """Of a further level, in units of σ² · ln(nights). About 2 to 3 is the least that theory asks for."""
@@ -51,12 +51,29 @@ def _changes(values: tuple[float, ...], least: float) -> tuple[Change, ...]:
     ends = KernelCPD(kernel="linear", min_size=_LEAST, jump=1).fit(logs.reshape(-1, 1)).predict(pen=price)
     found: list[Change] = []
     begin = 0
-    for index, end in pairwise(ends):
+    for cut, end in pairwise(ends):
+        index = _begin_of(values, begin, cut, end)
         before, after = statistics.median(values[begin:index]), statistics.median(values[index:end])
         if abs(math.log(after / before)) >= math.log1p(least) if before > 0 and after > 0 else before != after:
             found.append(Change(index, before, after))
             begin = index
     return tuple(found)
+
+
+def _begin_of(values: Sequence[float], begin: int, cut: int, end: int) -> int:
+    """Where the level begins that was found from ``cut`` to ``end``, after the one that begins at ``begin``.
+
+    A level that is only just long enough may have been given nights of its neighbour, which would name another night,
+    and other versions, for the change.
+    """
+    before, after = statistics.median(values[begin:cut]), statistics.median(values[cut:end])
+    if end - cut == _LEAST:
+        while cut < end - 1 and abs(values[cut] - before) < abs(values[cut] - after):
+            cut += 1
+    elif cut - begin == _LEAST:
+        while cut > begin + 1 and abs(values[cut - 1] - after) < abs(values[cut - 1] - before):
+            cut -= 1
+    return cut
 
 
 def _noise(logs: Sequence[float]) -> float:

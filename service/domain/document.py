@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from service.domain import yaml_nodes, yaml_scalars
@@ -37,6 +38,19 @@ class Document:
             if place := self.places.get(path[:length]):
                 return place
         return None
+
+    def below(self, path: Path, key: str) -> Path | None:
+        """Where below ``path`` the dotted ``key`` is written, however it is divided into mappings."""
+        return self._written.get((path, key))
+
+    @cached_property
+    def _written(self) -> dict[tuple[Path, str], Path]:
+        # A matrix may have thousands of cells, each of which is asked for.
+        found: dict[tuple[Path, str], Path] = {}
+        for path in self.places:
+            for length in range(len(path)):
+                found.setdefault((path[:length], ".".join(map(str, path[length:]))), path)
+        return found
 
 
 def parse(text: str, *, max_bytes: int = MAX_BYTES, max_nodes: int = MAX_NODES, max_depth: int = MAX_DEPTH) -> Document:

@@ -29,6 +29,9 @@ _SPIKE = 1.5
 _SMALLEST = 1e-9
 """Stands for what took no time at all."""
 
+_MOST = 700.0
+"""A logarithm; a float holds hardly more."""
+
 
 class Condition(StrEnum):
     """How a figure stands. ``suspected``: one night was beyond the bounds, and the next one will tell."""
@@ -188,7 +191,7 @@ class _History:
     def _beyond(self, sign: int, in_a_row: int) -> int:
         """How many of the newest nights are beyond the bounds together: 0 where none is, the most telling number."""
         baseline = self._known()
-        away = [sign * _log(night.value / baseline.value) for night in self.pending]
+        away = [sign * _away(night.value, baseline.value) for night in self.pending]
         least = max(math.log1p(self.rules.ratio), _log_of_floor(self.floor, baseline.value))
         best, strongest = 0, 0.0
         for count in range(1, min(len(away), self.rules.together) + 1):
@@ -259,8 +262,8 @@ class _History:
             baseline=self.baseline,
             first=self.reference[0],
             points=len(self.reference),
-            lower=self.baseline.value * math.exp(-max(least, wide, -self.baseline.lowest)),
-            upper=self.baseline.value * math.exp(max(least, wide, self.baseline.highest)),
+            lower=_moved(self.baseline.value, -max(least, wide, -self.baseline.lowest)),
+            upper=_moved(self.baseline.value, max(least, wide, self.baseline.highest)),
             level=self.level,
             since=self.since,
             turn=turn,
@@ -270,7 +273,7 @@ class _History:
 def baseline_of(nights: Sequence[Night], rules: Rules) -> Baseline:
     """The baseline that these nights make: their median, and how far one of them is from it."""
     value = statistics.median(night.value for night in nights)
-    away = sorted(_log(night.value / value) for night in nights)
+    away = sorted(_away(night.value, value) for night in nights)
     return Baseline(value, max(_noise(away), rules.least_noise), len(nights), nights[0], away[-2], away[1])
 
 
@@ -293,6 +296,16 @@ def _mean(nights: Sequence[Night]) -> float:
 
 def _log(value: float) -> float:
     return math.log(max(value, _SMALLEST))
+
+
+def _away(value: float, baseline: float) -> float:
+    """Logarithm of their ratio; of two that took no time at all it is 0."""
+    return _log(value) - _log(baseline)
+
+
+def _moved(value: float, away: float) -> float:
+    """What is so far ``_away`` from ``value``."""
+    return math.exp(min(_log(value) + away, _MOST))
 
 
 def _log_of_floor(floor: float, value: float) -> float:

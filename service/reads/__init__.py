@@ -24,9 +24,13 @@ from fastapi import FastAPI
 from service.app import create_app
 from service.bench import READS
 from service.dispatch.controller import Controller
+from service.domain.keys import Scope
+from service.keyring import Keyring
 from service.reads.load import load
 from service.reads.measure import measure
+from service.reads.series import FIGURES, SERIES, load_series
 from service.reads.shape import Shape
+from service.reads.upkeep import load_upkeep
 from service.settings import Settings
 from service.store import Store
 from service.store.database import create_engine, upgrade
@@ -41,8 +45,9 @@ SERVER = {"shared_buffers": "256MB", "maintenance_work_mem": "256MB", "max_wal_s
 
 
 def _application(settings: Settings, store: Store) -> FastAPI:
-    """What ``serve`` serves. Its controller dispatches nothing: it was not started."""
-    return create_app(settings, store, Controller(settings, store))
+    """What ``serve`` serves, without a limit to requests. Its controller dispatches nothing: it was not started."""
+    unlimited = settings.model_copy(update={"rate_limit_per_minute": 0})
+    return create_app(unlimited, store, Controller(unlimited, store))
 
 
 @dataclass(frozen=True)
@@ -64,14 +69,15 @@ def reads(settings: Settings, quick: bool) -> dict[str, Any]:
     for database in (_sqlite, _postgresql):
         try:
             with database(shape) as filled:
-                taken, others = asyncio.run(measure(_application(settings, filled.store), shape, times))
+                _, key = Keyring(filled.store).create(READS, Scope.ADMIN, None, READS)
+                taken, others = asyncio.run(measure(_application(settings, filled.store), shape, times, key))
         except NotInstalled as error:
             notes.append(f"PostgreSQL was left out: {error}")
             continue
         rows += [item.row(filled.name) for item in taken]
         notes.append(f"{filled.name} took {filled.loading_s:.0f} s to load")
     if others:
-        notes.append(f"not measured, since nothing was loaded for it: {', '.join(others)}")
+        notes.append(f"not measured, since nothing was there to list: {', '.join(others)}")
     worst = max(rows, key=lambda row: float(row["p99_ms"]))
     notes.append(f"the slowest is {worst['what']} on {worst['database']}")
     return {
@@ -106,7 +112,7 @@ def _filled(name: str, url: str, shape: Shape) -> Iterator[Filled]:
     upgrade(url)
     engine = create_engine(url)
     began = time.perf_counter()
-    load(engine, shape)
+    load(engine, shape, load_series, load_upkeep)
     taken = time.perf_counter() - began
     engine.dispose()
     store = Store(engine)
@@ -123,7 +129,8 @@ def _loaded(shape: Shape) -> str:
     whole = sum(sweep.whole for sweep in sweeps)
     return (
         f"{len(sweeps)} sweeps with {runs} runs and {events} events; {whole} sweeps, those whose reports are read "
-        "among them, have evidence and settings of the size that real runs leave, the others the least there can be"
+        "among them, have evidence and settings of the size that real runs leave, the others the least there can be; "
+        f"{len(SERIES)} series with {len(FIGURES)} figures of every cell that has ended"
     )
 
 

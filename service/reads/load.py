@@ -1,21 +1,16 @@
-"""Fill a database with sweeps, cells, runs and events, as fast as it takes them: COPY, or one prepared statement.
-
-What is loaded has the form that the store itself gives it; columns that are not named here get a value of their type.
-"""
+"""Fill a database with sweeps, cells, runs and events, in the form that the store itself gives them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy import Column, Connection, Engine, Table
+from sqlalchemy import Connection, Engine
 
 from service.domain.lifecycle import State
 from service.domain.verdict import Verdict
 from service.reads import evidence
+from service.reads.rows import Row, insert, stamp
 from service.reads.shape import Shape, Sweep
 from service.report_evidence import reported
 from service.report_text import FORMAT
@@ -25,11 +20,8 @@ from service.store.records import SweepState
 from workers.protocol import ArmSpec, BatchPlan, Role, RunSpec
 from workers.protocol import Shape as EngineShape
 
-BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 AT_ONCE = 50
 """Sweeps whose rows are made and handed over together."""
-
-Row = dict[str, Any]
 
 SETTINGS = dump_json({f"compilation_config.setting_{number}": [number, "value"] for number in range(150)})
 CHANGES = dump_json(
@@ -86,8 +78,11 @@ LEAST = dump_json(evidence.least().model_dump(mode="json"))
 WHOLE = dump_json(evidence.whole().model_dump(mode="json"))
 
 
-def load(engine: Engine, shape: Shape) -> None:
-    """Store what ``shape`` asks for in an empty database, and let the database look at what it has got."""
+def load(engine: Engine, shape: Shape, *further: Callable[[Connection, Shape], None]) -> None:
+    """Store what ``shape`` asks for in an empty database, and let the database look at what it has got.
+
+    ``further``: what else is stored, once the sweeps are in.
+    """
     with engine.begin() as connection, _unchecked(connection):
         batch: list[Sweep] = []
         for sweep in shape.sweeps():
@@ -96,6 +91,8 @@ def load(engine: Engine, shape: Shape) -> None:
                 _store(connection, batch)
                 batch = []
         _store(connection, batch)
+        for load_more in further:
+            load_more(connection, shape)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         # The planner of PostgreSQL knows how much there is only when it has looked, and reads an index alone only
         # where it knows that every row is visible: what its own upkeep does after some minutes.
@@ -110,40 +107,7 @@ def _store(connection: Connection, sweeps: Sequence[Sweep]) -> None:
         (RunPartRow, [row for sweep in sweeps for row in _parts(sweep)]),
         (EventRow, [row for sweep in sweeps for row in _events(sweep)]),
     ):
-        table = model.__table__
-        assert isinstance(table, Table)
-        _insert(connection, table, rows)
-
-
-def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    if not rows:
-        return
-    rest = {column.name: _any_value(column) for column in table.columns if _is_owed(column, rows[0])}
-    columns = ", ".join([*rows[0], *rest])
-    values = [(*row.values(), *rest.values()) for row in rows]
-    cursor: Any = connection.connection.cursor()
-    if connection.dialect.name == "sqlite":
-        places = ", ".join("?" * len(values[0]))
-        cursor.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({places})", values)
-    else:
-        with cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
-            for row in values:
-                copy.write_row(row)
-    cursor.close()
-
-
-def _is_owed(column: Column[Any], row: Row) -> bool:
-    counted = bool(column.primary_key and isinstance(column.type, sa.Integer))
-    return not (column.name in row or column.nullable or column.server_default is not None or counted)
-
-
-def _any_value(column: Column[Any]) -> Any:
-    if column.default is not None and column.default.is_scalar:
-        return column.default.arg  # type: ignore[attr-defined]
-    kind = column.type.impl_instance if isinstance(column.type, sa.TypeDecorator) else column.type
-    if isinstance(kind, sa.JSON):
-        return "{}"
-    return {bool: False, int: 0, float: 0.0, datetime: _stamp(0)}.get(kind.python_type, "")
+        insert(connection, model, rows)
 
 
 @contextmanager
@@ -158,8 +122,8 @@ def _sweep(sweep: Sweep) -> Row:
     return {
         "id": sweep.id,
         "name": "nightly",
-        "created_at": _stamp(sweep.number),
-        "ended_at": None if sweep.active else _stamp(sweep.number, 1),
+        "created_at": stamp(sweep.number),
+        "ended_at": None if sweep.active else stamp(sweep.number, 1),
         "state": SweepState.ACTIVE if sweep.active else SweepState.ENDED,
         "owner": "host:1:1.00",
         "matrix": LITTLE,
@@ -187,8 +151,8 @@ def _cells(sweep: Sweep) -> Iterator[Row]:
             "verdict": None if sweep.active else Verdict.PASS,
             "ok": None if sweep.active else True,
             "reasons": "[]",
-            "started_at": _stamp(sweep.number),
-            "ended_at": None if sweep.active else _stamp(sweep.number, 1),
+            "started_at": stamp(sweep.number),
+            "ended_at": None if sweep.active else stamp(sweep.number, 1),
         }
 
 
@@ -202,9 +166,9 @@ def _runs(sweep: Sweep) -> Iterator[Row]:
             "cell_id": cell_id,
             "attempt": attempt,
             "state": State.RUNNING if running else State.FINISHED if last else State.CRASHED,
-            "created_at": _stamp(sweep.number),
-            "started_at": _stamp(sweep.number),
-            "ended_at": None if running else _stamp(sweep.number, 1),
+            "created_at": stamp(sweep.number),
+            "started_at": stamp(sweep.number),
+            "ended_at": None if running else stamp(sweep.number, 1),
             "spec": SPEC,
             "evidence": (WHOLE if sweep.whole else LEAST) if last and not running else None,
             "failure": None if last else "the node was lost",
@@ -236,8 +200,3 @@ def _events(sweep: Sweep) -> Iterator[Row]:
                 "rank": number % evidence.RANKS,
                 "data": '{"name": "inductor"}',
             }
-
-
-def _stamp(hour: int, minutes: int = 0) -> str:
-    """A moment in the text form that both databases read."""
-    return f"{BEGIN + timedelta(hours=hour, minutes=minutes):%Y-%m-%d %H:%M:%S}.000000"

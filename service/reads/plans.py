@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-GROWING = ("cells", "runs", "events")
+GROWING = ("cells", "runs", "events", "outcomes", "points", "schedule_fires", "deliveries")
 """Tables that grow with every sweep. No query may read all of one."""
 
 LISTED = "sweeps"

@@ -13,7 +13,9 @@ from fastapi.routing import APIRoute
 from httpx import AsyncClient
 
 from service.domain.startup import NotMeasured
+from service.reads.series import SERIES
 from service.reads.shape import Sweep
+from service.reads.upkeep import SCHEDULES, WEBHOOKS
 
 LIMIT = "limit"
 CURSORS = ("after", "before")
@@ -37,16 +39,23 @@ class Asked:
     limit: int = MOST
 
     def of(self, sweep: Sweep, chance: random.Random) -> str:
-        """The path for this sweep, or for some cell or run of it."""
+        """The path for this sweep, for some cell or run of it, or for something beside it."""
         cell_id, _, run_id = chance.choice(list(sweep.runs()))
         known = {"sweep_id": sweep.id, "cell_id": cell_id, "run_id": run_id}
         path = self.path
         for name in self.parameters:
-            path = path.replace(f"{{{name}}}", quote(known[name]))
+            value = known[name] if name in known else chance.choice(BESIDE[self.path, name])
+            path = path.replace(f"{{{name}}}", quote(value))
         return path
 
 
-KNOWN = ("sweep_id", "cell_id", "run_id")
+OF_SWEEPS = {"sweep_id", "cell_id", "run_id"}
+BESIDE: dict[tuple[str, str], Sequence[str]] = {
+    ("/v1/series/{series_id}/points", "series_id"): SERIES,
+    ("/v1/schedules/{name}/fires", "name"): SCHEDULES,
+    ("/v1/webhooks/{webhook_id}/deliveries", "webhook_id"): WEBHOOKS,
+}
+"""Path and parameter of a list of something that is beside sweeps → what was loaded of it."""
 
 
 def lists(app: FastAPI) -> tuple[list[Asked], list[str]]:
@@ -55,7 +64,9 @@ def lists(app: FastAPI) -> tuple[list[Asked], list[str]]:
     for route in app.routes:
         if isinstance(route, APIRoute) and "GET" in route.methods and route.path.startswith("/v1/"):
             asked = _list(route)
-            if asked is not None and set(asked.parameters) <= set(KNOWN):
+            if asked is not None and all(
+                name in OF_SWEEPS or (asked.path, name) in BESIDE for name in asked.parameters
+            ):
                 found.append(asked)
             elif asked is not None:
                 others.append(asked.path)

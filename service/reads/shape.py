@@ -24,6 +24,10 @@ class Sweep:
     def id(self) -> str:
         return f"{BEGIN + timedelta(hours=self.number):%Y%m%d-%H%M%S}-{self.number:06x}"
 
+    @property
+    def ended(self) -> datetime:
+        return BEGIN + timedelta(hours=self.number, minutes=1)
+
     def runs(self) -> Iterator[tuple[str, int, str]]:
         """(cell id, attempt, run id)."""
         for cell_id in self.cells:

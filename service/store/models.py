@@ -109,6 +109,7 @@ class CellRow(Base):
     patches: Mapped[dict[str, Any]]
     shape: Mapped[dict[str, Any] | None]
     problems: Mapped[list[Any]]
+    notes: Mapped[list[Any] | None]
     environment: Mapped[dict[str, Any] | None]
     fingerprint: Mapped[str | None]
     duplicate_of: Mapped[str | None]

@@ -87,17 +87,23 @@ class SweepSummary:
 
 @dataclass(frozen=True)
 class ResolvedCell:
-    """What is known of a cell before it runs. ``duplicate_of``: id of the cell whose result it shares."""
+    """What is known of a cell before it runs. ``duplicate_of``: id of the cell whose result it shares.
+
+    ``notes``: what is to be remarked of it, whatever comes out.
+    """
 
     audited: AuditedCell
     fingerprint: str
     environment: Environment | None
     duplicate_of: str | None
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CellRecord:
     """``requested``, ``effective``: dotted settings. ``duplicate_of``: the cell whose result it shares.
+
+    ``notes``: what is to be remarked of it, whatever comes out.
 
     ``environment``: where it was audited; ``None`` where it was not, or in a sweep that knew of one alone.
     """
@@ -115,6 +121,7 @@ class CellRecord:
     patches: dict[Patch, PatchState]
     shape: Shape | None
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
     environment: Environment | None
     fingerprint: str | None
     duplicate_of: str | None

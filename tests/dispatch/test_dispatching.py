@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import ray
 
 from dispatch.scripted import Asked, cells, controlling, has_ended, settings_in, short_folder, submit, until
+from service.dispatch import attempt
 from service.dispatch.controller import Controller
 from service.dispatch.going import MOST_WAITING
-from service.domain.lifecycle import InvalidTransition, State
+from service.domain.lifecycle import InvalidTransition, Limits, State
 from service.domain.verdict import Verdict
 from service.report import stored_report
 from service.report_text import FORMAT, stored_report_text
@@ -146,6 +149,26 @@ def test_a_lost_actor_costs_an_attempt_and_no_cell(here: Here) -> None:
     with here.store.reading() as session:
         told = [event for event in repositories.events_after(session, sweep, 0, 1000) if event.kind == RUN_LOST]
     assert [event.run_id for event in told] == [lost.id]
+
+
+@pytest.mark.parametrize(("times", "last"), [(1, State.FINISHED), (None, State.CRASHED)])
+def test_an_error_that_nobody_foresaw_costs_an_attempt_each_time(
+    here: Here, monkeypatch: pytest.MonkeyPatch, times: int | None, last: State
+) -> None:
+    execute, errors = attempt.execute, repeat(OSError("Too many open files"), *([] if times is None else [times]))
+
+    def break_off(*given: Any) -> Iterator[dict[str, Any]]:
+        for error in errors:
+            raise error
+        yield from execute(*given)
+
+    monkeypatch.setattr(attempt, "execute", break_off)
+    sweep = here.submit(Asked(f"unlucky-{last}", COLD))
+    here.end(sweep)
+    *broken, final = here.runs(sweep, f"unlucky-{last}")
+    assert (here.states(sweep), final.state) == ({f"unlucky-{last}": last}, last)
+    assert {run.failure for run in broken} == {"the run could not be carried out: OSError: Too many open files"}
+    assert len(broken) == (times or Limits().attempts - 1)
 
 
 def test_cells_are_run_again(here: Here) -> None:

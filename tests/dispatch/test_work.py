@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,19 @@ def test_places_come_back_as_they_were_stored(tmp_path: Path) -> None:
     plan = plan_of(settings, Asked("a"))
     found = Places.read(json.loads(dump_json(Places.of(plan).plain())))
     assert found == Places.of(plan)
-    whole = Places(found.by_name, Timeouts(phase=3.0), Repeat(cold=3), True, {"id-a": ("said",)})
+    whole = Places(found.by_name, Timeouts(phase=3.0), Repeat(cold=3), True)
     spec = EnvironmentSpec(name="old", root="/environments", requirements=["vllm==1"])
     whole.by_name["old"] = type(whole.by_name["default"])("/python", ENVIRONMENT, spec)
     again = Places.read(json.loads(dump_json(whole.plain())))
     assert again == whole
     place = again.workplace("sweep", "old", settings)
     assert (str(place.settings.python), place.engine, place.traces) == ("/python", spec, True)
+
+
+def test_places_do_not_grow_with_the_cells(tmp_path: Path) -> None:
+    few, many = (plan_of(settings_in(tmp_path), *(Asked(f"c{n}") for n in range(cells))) for cells in (1, 40))
+    remarked = replace(many, cells=tuple(replace(item, notes=("is off here",)) for item in many.cells))
+    assert Places.of(remarked) == Places.of(few)
 
 
 def test_shared_arms_come_first_and_once_and_cells_wait_for_them(tmp_path: Path) -> None:

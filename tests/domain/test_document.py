@@ -278,3 +278,12 @@ def test_equal_problems_count_once_and_too_many_are_only_counted() -> None:
     with pytest.raises(MatrixError, match="and 5 more problems") as caught:
         problems.raise_if_any()
     assert len(caught.value.problems) == MOST_PROBLEMS + 1
+
+
+def test_a_dotted_key_is_found_below_a_path_however_it_is_divided() -> None:
+    document = parse("a: 1\nmatrix:\n  x.y: 1\n  p:\n    q: 2\ncells:\n  - engine:\n      p: {q: 3}\n")
+    assert document.below(("matrix",), "x.y") == ("matrix", "x.y")
+    assert document.below(("matrix",), "p.q") == ("matrix", "p", "q")
+    assert document.below(("cells", 0), "engine.p.q") == ("cells", 0, "engine", "p", "q")
+    assert document.below(("engine",), "p.q") is None
+    assert document.below(("matrix",), "") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -139,13 +140,24 @@ def test_pure_noise_makes_hardly_an_alarm_a_year(noise: float) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.floats(0, 1e9, allow_nan=False), min_size=1, max_size=60), st.floats(0, 10))
+@given(
+    st.lists(st.sampled_from([0.0, 1e-300]) | st.floats(0, 1e300, allow_nan=False), min_size=1, max_size=60),
+    st.floats(0, 10),
+)
 def test_whatever_was_measured_each_night_is_judged(values: list[float], floor: float) -> None:
     found = judged(values, floor=floor)
     assert [one.night.value for one in found] == values
     for one in found:
         assert (one.baseline is None) is (one.upper is None)
+        assert one.lower is None or one.upper is None or 0 <= one.lower <= one.upper < math.inf
         assert (one.missing > 0) >= (one.baseline is None)
+
+
+def test_what_took_no_time_and_takes_some_now_is_held_to_the_floor() -> None:
+    found = judged([*[0.0] * 8, 0.4, 0.0, 0.7, 0.7], floor=0.5)
+    assert turns(found) == [(10, Turn.SUSPECTED), (11, Turn.REGRESSION)]
+    assert found[7].upper == pytest.approx(0.5)
+    assert found[7].ratio is None
 
 
 @settings(max_examples=40, deadline=None)
@@ -171,6 +183,15 @@ def test_change_points_are_where_the_level_changed() -> None:
     assert abs(second.index - 80) <= 1
     assert first.after / first.before == pytest.approx(1.15, abs=0.02)
     assert second.after / second.before == pytest.approx(1 / 1.15, abs=0.02)
+
+
+@pytest.mark.parametrize("new", range(2, 11))
+@pytest.mark.parametrize("ratio", [0.6, 1.55])
+def test_a_change_of_level_is_dated_to_its_first_night(new: int, ratio: float) -> None:
+    values = [*[8.0] * (12 - new), *[8.0 * ratio] * new]
+    (change,) = change_points(values)
+    assert change.index == 12 - new
+    assert (change.before, change.after) == (8.0, 8.0 * ratio)
 
 
 @pytest.mark.parametrize(

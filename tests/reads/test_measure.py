@@ -11,7 +11,9 @@ from api.client import StoringController
 
 from service import bench, reads
 from service.app import create_app
+from service.domain.keys import Scope
 from service.domain.startup import NotMeasured
+from service.keyring import Keyring
 from service.reads.load import LEAST, WHOLE
 from service.reads.measure import Times, measure
 from service.reads.questions import Asked
@@ -52,8 +54,9 @@ def test_times_are_summed_up_in_milliseconds() -> None:
 def test_an_answer_that_is_an_error_is_not_timed(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 's.db'}")
     app = create_app(Settings(), store, StoringController(store))
+    _, key = Keyring(store).create("reads", Scope.ADMIN, None, "test")
     with pytest.raises(NotMeasured, match="404"):
-        asyncio.run(measure(app, Shape(runs=100), times=1))
+        asyncio.run(measure(app, Shape(runs=100), 1, key))
     store.close()
 
 
@@ -66,6 +69,10 @@ def test_every_list_and_reports_are_timed_on_both_databases(monkeypatch: pytest.
              for database in ("SQLite", "PostgreSQL")}  # fmt: skip
     assert asked["SQLite"] == asked["PostgreSQL"]
     assert {"/v1/sweeps", "/v1/sweeps/{sweep_id}/events", "/v1/sweeps/{sweep_id}"} <= set(asked["SQLite"])
+    assert {"/v1/series", "/v1/series/{series_id}/points", "/v1/notices", "/v1/audit"} <= set(asked["SQLite"])
+    # No file was made for any run. A list of nothing has a time, and no figure.
+    assert "/v1/runs/{run_id}/artifacts" not in asked["SQLite"]
+    assert any("nothing was there to list: /v1/runs/{run_id}/artifacts" in note for note in result["notes"])
     assert len([what for what in asked["SQLite"] if "report" in what]) == 2
     assert all(row["answers"] == 4 and 0 < row["p50_ms"] <= row["p99_ms"] and row["kb"] >= 0 for row in result["rows"])
     assert result["figure"] == max(row["p99_ms"] for row in result["rows"])

@@ -11,11 +11,15 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, select, text
 
 from service.app import create_app
+from service.domain.keys import Scope
+from service.keyring import Keyring
 from service.reads.load import load
 from service.reads.measure import measure
 from service.reads.plans import GROWING, Query, full_scans, watched
 from service.reads.questions import lists
+from service.reads.series import load_series
 from service.reads.shape import Shape
+from service.reads.upkeep import load_upkeep
 from service.settings import Settings
 from service.store import Store
 from service.store.database import create_engine, upgrade
@@ -36,7 +40,7 @@ def engine(
     url = sqlite if request.param == "sqlite" else postgres.create("plans")
     upgrade(url)
     engine = create_engine(url)
-    load(engine, SHAPE)
+    load(engine, SHAPE, load_series, load_upkeep)
     yield engine
     engine.dispose()
     if request.param == "postgresql":
@@ -52,8 +56,9 @@ def app(engine: Engine) -> FastAPI:
 @pytest.fixture(scope="module")
 def queries(engine: Engine, app: FastAPI) -> list[Query]:
     """All that is sent to the database when every list is read, and reports, each once in its form."""
+    _, key = Keyring(Store(engine)).create("reads", Scope.ADMIN, None, "test")
     with watched(engine) as seen:
-        asyncio.run(measure(app, SHAPE, times=6))
+        asyncio.run(measure(app, SHAPE, 6, key))
     return list({query.text: query for query in seen}.values())
 
 

@@ -12,8 +12,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect
 
+from service.store import Store
 from service.store.database import alembic_config, create_engine, upgrade
-from service.store.models import Base
+from service.store.models import Base, CellRow
+from service.store.queue_models import QueueRow
 from store.rows import fill
 
 REVISION = "alembic_version"
@@ -105,3 +107,23 @@ def test_rows_of_an_older_version_survive_each_upgrade(url: str) -> None:
         migrate(engine, command.downgrade, "base")
     upgrade(url)
     assert difference(engine) == []
+
+
+def test_what_was_remarked_of_cells_moves_with_them_and_back(url: str) -> None:
+    engine = create_engine(url)
+    migrate(engine, command.upgrade, "0011")
+    with engine.begin() as connection:
+        tables = sa.MetaData()
+        tables.reflect(connection)
+        fill(connection, tables)
+        queue, cells = tables.tables["queue"], tables.tables["cells"]
+        sweep_id, cell_id = connection.execute(sa.select(cells.c.sweep_id, cells.c.id)).one()
+        before = {"traces": False, "notes": {cell_id: ["SP is off here"]}}
+        connection.execute(sa.update(queue).values(sweep_id=sweep_id, places=before))
+    migrate(engine, command.upgrade, "0012")
+    with Store(engine).reading() as session:
+        assert session.scalar(sa.select(CellRow.notes).where(CellRow.id == cell_id)) == ["SP is off here"]
+        assert session.scalar(sa.select(QueueRow.places)) == {"traces": False}
+    migrate(engine, command.downgrade, "0011")
+    with engine.connect() as connection:
+        assert connection.scalar(sa.select(queue.c.places)) == before

@@ -58,6 +58,7 @@ def queue_cells(session: Session, sweep_id: str, resolved: Sequence[ResolvedCell
         _record_audit(row, item.audited, item.fingerprint, item.environment)
         _step(row, State.QUEUED)
         row.duplicate_of = item.duplicate_of
+        row.notes = list(item.notes) or None
     session.flush()
 
 
@@ -181,6 +182,7 @@ def _record(row: CellRow) -> CellRecord:
         patches={Patch(patch): PatchState(state) for patch, state in row.patches.items()},
         shape=None if row.shape is None else Shape.model_validate(row.shape),
         problems=tuple(Problem.model_validate(problem) for problem in row.problems),
+        notes=tuple(row.notes or ()),
         environment=None if row.environment is None else Environment.model_validate(row.environment),
         fingerprint=row.fingerprint,
         duplicate_of=row.duplicate_of,

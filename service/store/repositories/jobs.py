@@ -42,6 +42,14 @@ def get_queue(session: Session, sweep_id: str) -> QueueRecord:
     return QueueRecord(row.sweep_id, row.queue, row.priority, row.max_parallel, row.key_id, row.places)
 
 
+def max_parallel(session: Session, sweeps: Collection[str]) -> dict[str, int | None]:
+    """How many runs each of ``sweeps`` may have at once; ``None`` for as many as there is room for."""
+    if not sweeps:
+        return {}
+    query = select(QueueRow.sweep_id, QueueRow.max_parallel).where(QueueRow.sweep_id.in_(sweeps))
+    return {row.sweep_id: row.max_parallel for row in session.execute(query)}
+
+
 def change_queue(session: Session, sweep_id: str, queue: str) -> None:
     """Let those who dispatch ``queue`` take the jobs of a sweep."""
     for table in (QueueRow, JobRow):
