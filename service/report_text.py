@@ -18,7 +18,7 @@ from service.store.plain import dump_json, finite
 from service.store.records import CellRecord, RunPart, SweepRecord
 from workers.protocol import Environment, Evidence, Patch, PatchState
 
-FORMAT = "1"
+FORMAT = "2"
 """Goes up whenever ``reported`` makes something else of the same evidence; a test sees to it."""
 
 MATRIX = "MATRIX"
