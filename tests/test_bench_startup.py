@@ -80,7 +80,7 @@ for arguments in command_lines:
 """
 
 
-@pytest.mark.engine
+@pytest.mark.slow
 def test_the_peer_understands_them(tmp_path: Path) -> None:
     """As an engine of ours does that is given the same: its own parser is asked."""
     # A folder: a name would be looked up, or refused, as the environment of this test has it.
