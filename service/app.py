@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from service.api import (
@@ -68,8 +70,6 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
         version=version("shardproof"),
         description="Does every vLLM configuration you serve still compile in time, run as asked, and agree across "
         "tensor-parallel ranks?",
-        dependencies=[Depends(refuse_unknown)],
-        generate_unique_id_function=description.name,
     )
     app.state.settings = settings
     app.state.store = store
@@ -85,16 +85,24 @@ def create_app(settings: Settings, store: Store, controller: Controller) -> Fast
     refusals.install(app)
     description.install(app)
     security.install(app)
-    app.include_router(previews.router)
-    app.include_router(sweeps.router)
-    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit, series):
-        app.include_router(resource.router)
-    for resource in (webhooks, alerts):
-        app.include_router(resource.router)
-    app.include_router(health.router)
-    for pages in (overview, sweep_pages, cell_pages, page_actions, login):
-        app.include_router(pages.router)
-    for pages in (trend_pages, trend_actions, compare_pages, schedule_pages, inventory_pages, key_pages, bokeh):
-        app.include_router(pages.router)
+    app.router.routes.extend(_routes())
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """API and pages. A route holds nothing of an application, so that all of a process can have the same ones."""
+    router = APIRouter(dependencies=[Depends(refuse_unknown)], generate_unique_id_function=description.name)
+    router.include_router(previews.router)
+    router.include_router(sweeps.router)
+    for resource in (cells, runs, streams, artifacts, exports, inventory, actions, schedules, keys, audit, series):
+        router.include_router(resource.router)
+    for resource in (webhooks, alerts):
+        router.include_router(resource.router)
+    router.include_router(health.router)
+    for pages in (overview, sweep_pages, cell_pages, page_actions, login):
+        router.include_router(pages.router)
+    for pages in (trend_pages, trend_actions, compare_pages, schedule_pages, inventory_pages, key_pages, bokeh):
+        router.include_router(pages.router)
+    return router.routes

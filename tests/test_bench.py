@@ -42,6 +42,7 @@ ANSWER = {
 }
 
 
+@pytest.mark.slow
 def test_residual_measures_every_size_and_operation(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     found = residual.measure(tmp_path, quick=True, sizes=TINY)

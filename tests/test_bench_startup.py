@@ -80,7 +80,7 @@ for arguments in command_lines:
 """
 
 
-@pytest.mark.engine
+@pytest.mark.slow
 def test_the_peer_understands_them(tmp_path: Path) -> None:
     """As an engine of ours does that is given the same: its own parser is asked."""
     # A folder: a name would be looked up, or refused, as the environment of this test has it.
@@ -89,7 +89,7 @@ def test_the_peer_understands_them(tmp_path: Path) -> None:
     nested = [part.replace("true", "false") for part in same]
     command = [sys.executable, "-c", ASK, *map(json.dumps, (settings, same, nested, [*same, "--max-num-seqs", "7"]))]
     env = environment.for_question("none")
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-3:] == ["[]", '["compilation_config"]', '["max_num_seqs"]']
 

@@ -17,7 +17,7 @@ from workers.probes.spans import ProcessSpans, Span
 from workers.protocol import Traces
 from workers.trace_log import examine
 
-compiles = pytest.mark.engine
+compiles = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import Request
+from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from service.api.problems import ParameterError
@@ -32,7 +33,8 @@ def _described(request: Request) -> list[str] | None:
     remembered: dict[tuple[str, str], list[str]] = request.app.state.query_parameters
     place = (route.path_format, request.method.lower())
     if place not in remembered:
-        operation = request.app.openapi()["paths"][place[0]][place[1]]
+        # The whole description takes a hundred times as long, and somebody waits for this answer.
+        operation = get_openapi(title="", version="", routes=[route])["paths"][place[0]][place[1]]
         remembered[place] = [item["name"] for item in operation.get("parameters", []) if item["in"] == "query"]
     return remembered[place]
 

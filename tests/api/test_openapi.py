@@ -16,6 +16,7 @@ from service.api.description import operations
 from service.api.examples import ANSWERS, BODIES
 from service.api.failures import FAILURES
 from service.domain.document import parse
+from service.domain.wording import listing
 from service.store import Store, open_store
 
 ROOT = Path(__file__).parent.parent.parent
@@ -72,6 +73,17 @@ def test_an_operation_shows_what_it_takes(name: str) -> None:
     for media_type, content in OPERATIONS[name]["requestBody"]["content"].items():
         example = content["example"]
         validate(parse(example).tree if media_type == "application/yaml" else example, content["schema"])
+
+
+def test_a_parameter_is_refused_unless_the_description_has_it(client: Client) -> None:
+    """Routes tell theirs one by one."""
+    for path, item in DESCRIPTION["paths"].items():
+        for method, operation in item.items():
+            own = [found["name"] for found in operation.get("parameters", []) if found["in"] == "query"]
+            answer = client.request(method, re.sub(r"{\w+}", "x", path), params={"nobody": "knows"})
+            (problem,) = answer.json()["errors"]
+            assert problem["code"] == "unknown-parameter"
+            assert problem["detail"].endswith(f"all are {listing(own)}" if own else "this takes none")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

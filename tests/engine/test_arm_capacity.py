@@ -41,6 +41,7 @@ def capacity_of(role: str, plan: BatchPlan, models_dir: Path, trials: int = 0) -
     return _capacity(engine_config(spec.engine, spec.models_dir), spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full_bytes", [1 << 30, 1 << 12], ids=["whole", "sketches"])
 def test_arms_that_differ_in_dtype_ranks_and_trials_keep_residuals_alike(full_bytes: int, models_dir: Path) -> None:
     plan = BatchPlan(full_bytes=full_bytes)

@@ -87,7 +87,7 @@ def test_headers_are_kept_where_the_arm_says(monkeypatch: pytest.MonkeyPatch, tm
     assert hooks.MISSING
 
 
-@pytest.mark.engine
+@pytest.mark.slow
 def test_a_warm_start_finds_the_headers_of_the_cold_one(tmp_path: Path) -> None:
     """It has another temporary folder, in which PyTorch of itself makes them once more."""
     compiler, kept = tmp_path / "compiler", str(tmp_path / "kept")

@@ -76,6 +76,7 @@ def test_what_is_asked_of_a_task_reaches_it(tmp_path: Path) -> None:
     assert tasks.load(more)["shardproof_repeat"].get_config("num_fewshot") == 5
 
 
+@pytest.mark.slow
 def test_lm_eval_s_own_tasks_are_known_by_name_and_not_fetched(tiny: str) -> None:
     assert refused(evaluation("gsm8k", folders=[SHIPPED]), tiny) == []
 

@@ -24,7 +24,7 @@ from workers.protocol.environments import MARK
 
 from .project import Project, make, provide
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -198,6 +198,7 @@ def test_many_short_steps_that_are_padded_take_no_more_than_the_plan_allows() ->
     assert overrun(without_padding, plan, 64, layout, torch.float32), "one that forgets the padding is caught"
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     plan=plans.filter(lambda plan: plan.max_tokens <= 12),

@@ -15,7 +15,7 @@ from workers.trace_log import examine
 from . import traced
 from .traced import Traced
 
-compiles = pytest.mark.engine
+compiles = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

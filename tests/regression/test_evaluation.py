@@ -43,6 +43,7 @@ def test_equal_seeds_draw_equal_histories_and_medians_scatter_less() -> None:
     assert width(9) < 0.6 * width(1)
 
 
+@pytest.mark.slow
 def test_the_quick_benchmark_finds_steps_and_hardly_anything_else(tmp_path: Path) -> None:
     found = bench.run_bench("regression", Settings(home=tmp_path), quick=True)
     assert found["figure"] >= found["goal"]

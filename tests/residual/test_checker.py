@@ -140,6 +140,7 @@ def test_a_checker_whose_sketches_are_all_the_same(recordings: dict[Layout, Reco
     assert {escape.kind for escape in escapes(compare, [recordings[SCATTERED]])} >= {"one element", ROUNDING, "zeroed"}
 
 
+@pytest.mark.slow
 def test_no_corruption_escapes_where_bits_may_differ(recordings: dict[Layout, Recording]) -> None:
     assert escapes(compare, [recordings[WIDE]], bitwise=False) == []
 
@@ -284,6 +285,7 @@ def test_a_checker_for_which_missing_is_equal(recordings: dict[Layout, Recording
     assert len(found) == len(recordings[SCATTERED].spots)
 
 
+@pytest.mark.slow
 def test_a_checker_whose_tolerance_is_huge(recordings: dict[Layout, Recording], monkeypatch: Patcher) -> None:
     monkeypatch.setattr(floors, "noise_floor", lambda *_: 1e9)
     found = escapes(compare, [recordings[WIDE]], bitwise=False)
@@ -315,6 +317,7 @@ def test_a_checker_that_does_not_look_at_sizes(recordings: dict[Layout, Recordin
     assert {escape.kind for escape in found} == {"whole instead of part", "row dropped"}
 
 
+@pytest.mark.slow
 def test_a_checker_that_takes_what_is_no_number_for_right(
     recordings: dict[Layout, Recording], monkeypatch: Patcher
 ) -> None:

@@ -215,6 +215,7 @@ def relative_error(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 SIZES = [1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outliers", [0, 4])
 @pytest.mark.parametrize("hidden", [64, 1000, 4096])
 def test_the_estimate_is_as_good_as_stated(hidden: int, outliers: int) -> None:

@@ -18,7 +18,7 @@ from workers.processes import scratch_folder
 from workers.zygote import client
 from workers.zygote.requests import Request
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.slow
 
 BOUND_S = 120.0
 OF_PYTEST = "PYTEST_CURRENT_TEST"
