@@ -106,7 +106,7 @@ def show_chart(series_id: str, store: StoreDependency, address: Address) -> JSON
 def _looked(session: Session, series_id: str, wanted: Asked) -> tuple[SeriesState, Chart]:
     state = series_state.state_of(session, series_id)
     stretch = Stretch(wanted.since, wanted.until)
-    drawn = {name: trends.dots(session, series_id, name, stretch) for name in wanted.figures}
+    drawn = {name: trends.dots(session, series_id, name, stretch, len(wanted.figures)) for name in wanted.figures}
     changes = trends.version_changes(session, (dot.outcome for dots in drawn.values() for dot in dots))
     return state, trends_view.chart_of(wanted, drawn, changes, state)
 

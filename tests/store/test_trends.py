@@ -105,6 +105,16 @@ def test_dots_are_what_they_are_when_worked_out_by_hand(
     assert plainly_thinned(single, most, whole) != plainly_thinned(single, most + 1, whole)
 
 
+def test_figures_that_are_drawn_together_share_the_dots(nights: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trends, "DOTS", 6)
+    with nights.reading() as session:
+        found = {number: trends.dots(session, "s1", "cold_s", Stretch(), number) for number in (1, 2, 4, 100)}
+    points = {number: sum(dot.points for dot in dots) for number, dots in found.items()}
+    assert found[1] == found[2]
+    assert len(found[100]) < len(found[4]) < len(found[1])
+    assert len(set(points.values())) == 1, "and none is left out"
+
+
 def test_a_point_that_comes_or_is_replaced_is_drawn_at_once(nights: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn() -> list[tuple[int, float]]:
         with nights.reading() as session:

@@ -16,6 +16,9 @@ from service.store.series_models import OutcomeRow, PointRow
 DOTS = 400
 """Points of a figure that are drawn one by one. Of more, neighbours are drawn as one."""
 
+SHARED = 2
+"""Figures that have so many dots. Of more, each has a part of theirs: a chart says no more for being full."""
+
 _ENDS = (func.min, func.max)
 
 
@@ -54,17 +57,21 @@ class VersionChange:
     after: dict[str, Any]
 
 
-def dots(session: Session, series_id: str, figure: str, stretch: Stretch) -> list[Drawn]:
-    """A figure's points in time order; beyond :data:`DOTS` of them neighbours in time as one, none left out."""
+def dots(session: Session, series_id: str, figure: str, stretch: Stretch, figures: int = 1) -> list[Drawn]:
+    """A figure's points in time order; beyond :data:`DOTS` of them neighbours in time as one, none left out.
+
+    ``figures``: how many are drawn together.
+    """
+    most = max(1, min(DOTS, DOTS * SHARED // figures))
     where = [PointRow.series_id == series_id, PointRow.figure == figure, *_within(PointRow.at, stretch)]
     # More than can be drawn is all that has to be known of their number.
-    some = select(PointRow.id).where(*where).limit(DOTS + 1).subquery()
+    some = select(PointRow.id).where(*where).limit(most + 1).subquery()
     # Each by itself is one step along the index.
     asked = [select(func.count()).select_from(some), *(select(end(PointRow.at)).where(*where) for end in _ENDS)]
     points, begin, last = session.execute(select(*(one.scalar_subquery() for one in asked))).one()
-    if points <= DOTS:
+    if points <= most:
         return _single(session, where)
-    return _together(session, where, begin, (last - begin) / DOTS)
+    return _together(session, where, begin, (last - begin) / most)
 
 
 def _single(session: Session, where: Sequence[ColumnElement[bool]]) -> list[Drawn]:
