@@ -5,12 +5,10 @@ Exit status: 0 every cell ok, 1 some cell not, 2 the input was wrong (nothing wa
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -163,6 +161,7 @@ def serve() -> None:
 
     from service.alerts.passes import Alerting, alerting
     from service.app import create_app
+    from service.collector import spare_what_stays
     from service.commands.serve import check_address
     from service.dispatch.scheduler import scheduling
     from service.logs import configure
@@ -175,11 +174,7 @@ def serve() -> None:
     check_address(settings, store)
     with serving(settings, store) as controller:
         app = create_app(settings, store, controller)
-        # Pages look back with it. Whoever opened the first would wait a second for the import.
-        import_module("ruptures")
-        # All that was imported stays for good: walking it again and again is seen as slow answers now and then.
-        gc.collect()
-        gc.freeze()
+        spare_what_stays()
         alerts = Alerting(store, settings, lambda: controller.leads)
         with scheduling(app.state.scheduler), alerting(alerts):
             uvicorn.run(app, host=settings.host, port=settings.port, root_path=settings.root_path, log_config=None)

@@ -7,7 +7,6 @@ and when a real browser shows something of them.
 from __future__ import annotations
 
 import asyncio
-import gc
 import platform
 import statistics
 import tempfile
@@ -23,6 +22,7 @@ from httpx import ASGITransport, AsyncClient
 
 from service.app import create_app
 from service.bench import PAGES
+from service.collector import spare_what_stays
 from service.dispatch.controller import Controller
 from service.domain.startup import NotMeasured
 from service.page_chromium import NoBrowser, Shown, shown
@@ -50,8 +50,7 @@ def pages(settings: Settings, quick: bool) -> dict[str, Any]:
         own = settings.model_copy(update={"home": Path(folder), "rate_limit_per_minute": 0})
         app = create_app(own, store, Controller(own, store))
         paths = _paths(amount)
-        gc.collect()
-        gc.freeze()
+        spare_what_stays()
         taken = asyncio.run(_answers(app, paths, QUICK_TIMES if quick else TIMES))
         seen, notes = _seen(app, paths, QUICK_VISITS if quick else VISITS)
         store.close()
