@@ -58,3 +58,9 @@ def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
     path = tmp_path / "shardproof.db"
     copyfile(migrated_sqlite, path)
     return f"sqlite:///{path}"
+
+
+@pytest.fixture(scope="session")
+def pictures(pytestconfig: pytest.Config) -> Path:
+    """Where pictures of pages are kept. Git ignores it, and `make clean` takes it away."""
+    return pytestconfig.rootpath / "build" / "screenshots"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,9 +47,3 @@ def visiting(browser: Browser) -> Iterator[Visiting]:
         found.leave()
         if not loud:
             found.check_quiet()
-
-
-@pytest.fixture(scope="session")
-def pictures(pytestconfig: pytest.Config) -> Path:
-    """Where pictures of pages are kept. Git ignores it, and `make clean` takes it away."""
-    return pytestconfig.rootpath / "build" / "screenshots"

@@ -1,23 +1,32 @@
-"""The controller is killed in the middle of the quickstart sweep; the next one brings it to the same report."""
+"""The controller is killed in the middle of the quickstart sweep; the next one brings it to the same report.
+
+A page is watched from there to the verdicts.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
+from browser.chromium import chromium
+from browser.visit import Visit, open_visit
+from playwright.sync_api import expect
 
 from e2e.command import Finished, own_processes
 from e2e.served import Served, serving
+from e2e.watched import SEEN, open_sweep, seen
+from service.matrices import quickstart
 
 pytestmark = pytest.mark.engine
 
-QUICKSTART = Path(__file__).parents[2] / "deploy" / "matrices" / "quickstart.yaml"
 PATIENCE_S = 900.0
+POLL_S = 0.5
 
 TOLD_APART = frozenset(
     {
@@ -38,23 +47,39 @@ NEVER_WRITTEN = frozenset(
 """Of a cell with vLLM's guard taken away: what unwritten memory makes. Verdict and first wrong place stay."""
 
 
+@dataclass(frozen=True)
+class Restarted:
+    """``served``: the controller after the one that was killed. ``report`` and the page of ``visit``: at the end."""
+
+    served: Served
+    report: dict[str, Any]
+    visit: Visit
+
+
 @pytest.fixture(scope="module")
-def restarted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Served, dict[str, Any]]:
-    """The controller after the one that was killed, and the report when all had ended."""
+def restarted(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> Iterator[Restarted]:
     home: Path = tmp_path_factory.mktemp("restart")
     with serving(home) as first:
         sweep_id = _submit(first)
         _wait(lambda: _running(first, sweep_id), "no run of a cell began")
         _controller(home).kill()
-    with serving(home) as second:
-        _wait(lambda: second.report(sweep_id)["sweep"]["ended_at"] is not None, "the sweep did not end")
-        return second, second.report(sweep_id)
+    with serving(home) as second, chromium() as browser:
+        visit = open_visit(browser, second.url)
+        open_sweep(visit, sweep_id, pictures / "live-sweep.png")
+        # What the page asks for meanwhile goes through this process.
+        _wait(
+            lambda: second.report(sweep_id)["sweep"]["ended_at"] is not None,
+            "the sweep did not end",
+            lambda: visit.page.wait_for_timeout(1000 * POLL_S),
+        )
+        yield Restarted(second, second.report(sweep_id), visit)
+        visit.leave()
 
 
 def _submit(served: Served) -> str:
     answer = httpx.post(
         f"{served.url}/v1/sweeps",
-        content=QUICKSTART.read_text(),
+        content=quickstart().read_bytes(),
         headers={"content-type": "application/yaml"},
         timeout=300,
     )
@@ -69,11 +94,11 @@ def _running(served: Served, sweep_id: str) -> bool:
     return any(cell["state"] == "running" for cell in cells)
 
 
-def _wait(until: Any, complaint: str) -> None:
+def _wait(until: Callable[[], bool], complaint: str, pause: Callable[[], None] = lambda: time.sleep(POLL_S)) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not until():
         assert time.monotonic() < deadline, complaint
-        time.sleep(0.5)
+        pause()
 
 
 def _controller(home: Path) -> psutil.Process:
@@ -106,9 +131,8 @@ def differences(one: Any, other: Any, where: str = "report", apart: frozenset[st
         yield f"{where}: {one!r} and {other!r}"
 
 
-def test_the_report_is_that_of_an_undisturbed_sweep(restarted: tuple[Served, dict[str, Any]], demo: Finished) -> None:
-    _, report = restarted
-    assert list(differences(report, demo.report)) == []
+def test_the_report_is_that_of_an_undisturbed_sweep(restarted: Restarted, demo: Finished) -> None:
+    assert list(differences(restarted.report, demo.report)) == []
 
 
 def test_a_report_that_differs_is_not_taken_for_the_same(demo: Finished) -> None:
@@ -123,13 +147,32 @@ def test_a_report_that_differs_is_not_taken_for_the_same(demo: Finished) -> None
         ]
 
 
-def test_no_run_counts_twice(restarted: tuple[Served, dict[str, Any]]) -> None:
+def test_no_run_counts_twice(restarted: Restarted) -> None:
     """What was at work was run again; of all that was begun twice one came to its end."""
-    served, report = restarted
-    sweep = served.home / "artifacts" / report["sweep"]["id"]
+    sweep = restarted.served.home / "artifacts" / restarted.report["sweep"]["id"]
     attempts = [list(cell.iterdir()) for cell in (sweep / "cells").iterdir()]
     assert max(map(len, attempts)) == 2
     arms: dict[str, list[Path]] = {}
     for folder in (sweep / "arms").iterdir():
         arms.setdefault(folder.name.partition("-")[0], []).append(folder)
     assert [key for key, folders in arms.items() if sum((path / "result.json").exists() for path in folders) != 1] == []
+
+
+def test_its_page_shows_phases_as_they_run_and_then_the_verdicts(restarted: Restarted, pictures: Path) -> None:
+    visit, page = restarted.visit, restarted.visit.page
+    shown = page.locator("#live")
+    expect(page.locator("#live [data-ended]")).to_have_count(1)
+    assert page.evaluate("window.untouched"), "it was not loaded anew"
+    assert seen(visit) >= SEEN
+    expect(shown).to_contain_text("4 of 4 cells ended: 4 ok, 0 unexpected")
+    visit.shoot(pictures / "live-sweep-ended.png")
+    cells = {cell["name"]: cell for cell in restarted.report["cells"]}
+    timed = cells["sp-full-graph"]["compile"]["cold"]["total_s"]
+    for name, shown_as in (("sp-full-graph", f"{timed:.1f}"), ("sp-guard-removed", "fail-residual")):
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True)).last
+        expect(row).to_contain_text(shown_as)
+    page.get_by_role("link", name="sp-guard-removed", exact=True).last.click()
+    expect(page.get_by_text(cells["sp-guard-removed"]["reasons"][0].partition(": ")[2][:80]).first).to_be_visible()
+    visit.shoot(pictures / "live-cell.png")
+    visit.check_accessible()
+    visit.check_quiet()
