@@ -98,10 +98,13 @@ def _seated(spec: RunSpec, needed: Slots, seats: Seats, halt: Halt) -> Seat:
     """A seat whose actor is there: one that died while nobody used it costs no run."""
     while (seat := seats.take(needed, lambda: halt.asked)) is not None:
         halt.attach(seat)
-        if seat.answers():
+        # An actor that is killed may answer for a moment yet.
+        if seat.answers() and not halt.asked:
             return seat
         halt.detach()
         seat.give_up()
+        if halt.asked:
+            break
     raise RunStopped(f"run {spec.run_id} was stopped before it had slots")
 
 

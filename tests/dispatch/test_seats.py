@@ -28,7 +28,9 @@ ONE = Slots(cpus=1, gpus=0)
 
 
 @pytest.fixture(scope="module")
-def settings() -> Iterator[Settings]:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    # The folder of all tests is made now, and not within one that goes with these.
+    tmp_path_factory.getbasetemp()
     with short_folder() as folder:
         settings = Settings(home=folder / "home")
         with cluster(settings):
