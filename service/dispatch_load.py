@@ -24,6 +24,7 @@ import psutil
 from ray.cluster_utils import Cluster
 from sqlalchemy import Connection, Engine, Insert, event, func, select
 
+from service.dispatch.cluster import prepare
 from service.dispatch.serving import running
 from service.domain.document import parse
 from service.domain.lifecycle import State
@@ -81,8 +82,7 @@ def matrix(recording: Path, cells: int) -> str:
 def roomy() -> Iterator[str]:
     """Address of a Ray cluster of one machine with so many ``SLOTS``; it goes when the block is left."""
     options = {"num_cpus": SLOTS, "include_dashboard": False, "temp_dir": os.path.join(tempfile.gettempdir(), "ray")}
-    # As of a cluster that the controller starts itself: workers of less priority would wait for it.
-    os.environ.setdefault("RAY_worker_niceness", "0")
+    prepare()
     # Not a process for each slot before there is a run for it.
     system = {"_system_config": {"prestart_worker_first_driver": False}}
     found = Cluster(initialize_head=True, shutdown_at_exit=False, head_node_args=options | system)

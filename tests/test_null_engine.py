@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from played import played
 from store.samples import run_spec
 
 from service.dispatch import questions
@@ -49,21 +50,8 @@ def run_of(root: Path, speed: float, *roles: Role, **fields: Any) -> RunSpec:
     """A run as the controller specifies it, with the recorded shape."""
     item = planned(root).cells[0]
     assert item.audited.shape is not None
-    base = run_spec("run")
-    arms = [
-        base.arms[0].model_copy(
-            update={
-                "role": role,
-                "folder": str(root / role),
-                "cache_root": str(root / "cache"),
-                "timeout_s": 60.0,
-                "null_engine": Recorded(folder=str(recorded()), speed=speed),
-                **fields,
-            }
-        )
-        for role in roles
-    ]
-    return base.model_copy(update={"arms": arms, "checks": [Check.COMPILE], "shape": item.audited.shape})
+    arms = played(root, speed, roles, **fields)
+    return run_spec("run").model_copy(update={"arms": arms, "checks": [Check.COMPILE], "shape": item.audited.shape})
 
 
 def evidence_of(spec: RunSpec) -> Evidence:

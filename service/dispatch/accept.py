@@ -66,7 +66,7 @@ def _settle(session: Session, sweep_id: str, item: PlannedCell) -> None:
     elif item.cell.checks == AUDIT_ALONE:
         of = item.duplicate_of.name if item.duplicate_of else None
         cell = repositories.get_cell(session, sweep_id, item.cell.id)
-        store_judgement(session, cell, judged(cell, Found(None), item.notes, of), State.FINISHED)
+        store_judgement(session, cell, judged(cell, Found(None), of), State.FINISHED)
 
 
 def describe_environments(plan: Plan, sweep_id: str, settings: Settings) -> None:

@@ -29,11 +29,7 @@ WATCH_S = 1.0
 @contextlib.contextmanager
 def cluster(settings: Settings) -> Iterator[None]:
     """Be connected to Ray inside the block."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray lowers the priority of its workers, and engines inherit that: their times would depend on who else is there.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    # Ray's log monitor keeps the logs of workers that are gone open, up to so many. Nobody reads what it passes on.
-    os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "2")
+    prepare()
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if settings.cluster_address is None:
         # Under the supervisor this is a folder that goes with it.
@@ -46,6 +42,15 @@ def cluster(settings: Settings) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def prepare() -> None:
+    """Set what a Ray that this process starts takes from its environment, as far as nobody else has."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray lowers the priority of its workers, and engines inherit that: their times would depend on who else is there.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    # Ray's log monitor keeps the logs of workers that are gone open, up to so many. Nobody reads what it passes on.
+    os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "2")
 
 
 class Connection:

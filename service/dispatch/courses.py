@@ -154,7 +154,7 @@ class Courses:
         of = None
         if cell.duplicate_of is not None:
             of = repositories.get_cell(session, cell.sweep_id, cell.duplicate_of).name
-        return judged(cell, found, cell.notes, of)
+        return judged(cell, found, of)
 
     def _store(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -68,7 +67,7 @@ def shared_arms(session: Session, wanted: RunNeeds, place: Workplace) -> SharedA
     return SharedArms(folders, broken)
 
 
-def judged(cell: CellRecord, found: Found, notes: Sequence[str], duplicate_of: str | None = None) -> Judgement:
+def judged(cell: CellRecord, found: Found, duplicate_of: str | None = None) -> Judgement:
     """The verdict on ``cell``, which shares the result of the cell named ``duplicate_of``, if of any."""
     if cell.shape is None:
         raise ValueError(f"cell {cell.name} was refused at audit and cannot be judged")
@@ -83,7 +82,7 @@ def judged(cell: CellRecord, found: Found, notes: Sequence[str], duplicate_of: s
             duplicate_of=duplicate_of,
             lost=found.lost,
             failure=found.failure,
-            notes=tuple(notes),
+            notes=cell.notes,
         )
     )
 

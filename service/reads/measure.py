@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import statistics
 import time
@@ -14,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
+from service.collector import spare_what_stays
 from service.reads.questions import DEEPEST, LIMIT, ONE, REPORT, Asked, answered, lists, taking_turns
 from service.reads.shape import Shape, Sweep
 
@@ -59,8 +59,7 @@ async def measure(app: FastAPI, shape: Shape, times: int, key: str) -> tuple[lis
     """
     sweeps, chance = list(shape.sweeps()), random.Random(7)
     # What was made to ask with is the benchmark's: the collector of the application need not walk it at every turn.
-    gc.collect()
-    gc.freeze()
+    spare_what_stays()
     transport = ASGITransport(app, client=("127.0.0.1", 1))
     own = {"Authorization": f"Bearer {key}"}
     async with AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120, headers=own) as client:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import ray
+from played import played
 from store.samples import run_spec
 
 from service.dispatch.cluster import Connection, cluster, slots
@@ -18,29 +19,19 @@ from service.dispatch.placement import EXECUTOR, refuse_what_never_fits
 from service.dispatch.seats import Seats
 from service.domain.document import Document
 from service.domain.errors import MatrixError
-from service.recordings import recorded
 from service.settings import Settings
 from workers.arms import MOST_PROCESSES
-from workers.protocol import ArmReport, Check, Evidence, Outcome, Recorded, Role, RunSpec, Shape
+from workers.protocol import ArmReport, Check, Evidence, Outcome, Role, RunSpec
 
 from .pair import RANKS, actors, engine_of, playing, two_nodes
-from .scripted import Asked, plan_of, short_folder, until
+from .scripted import Asked, plan_of, shape, short_folder, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 AT_ONCE, SLOWLY = 50.0, 1.0
 """How fast the recording is emitted: within a second; or so that a test can see to its end before it ends."""
 
-PAIR = Shape(
-    tensor_parallel_size=RANKS,
-    pipeline_parallel_size=1,
-    layers=2,
-    hidden_size=128,
-    dtype="float32",
-    sequence_parallelism=False,
-    full_graph=True,
-    compiled=True,
-)
+PAIR = shape(RANKS).model_copy(update={"hidden_size": 128})
 
 
 @pytest.fixture(scope="module")
@@ -64,21 +55,8 @@ def seats(settings: Settings) -> Iterator[Seats]:
 
 
 def spec_of(root: Path, speed: float = AT_ONCE, *roles: Role, **fields: Any) -> RunSpec:
-    base = run_spec("run")
-    arms = [
-        base.arms[0].model_copy(
-            update={
-                "role": role,
-                "folder": str(root / role),
-                "cache_root": str(root / "cache"),
-                "timeout_s": 600.0,
-                "null_engine": Recorded(folder=str(recorded()), speed=speed),
-                **fields,
-            }
-        )
-        for role in roles or (Role.COLD,)
-    ]
-    return base.model_copy(update={"arms": arms, "shape": PAIR})
+    arms = played(root, speed, roles or (Role.COLD,), **{"timeout_s": 600.0, **fields})
+    return run_spec("run").model_copy(update={"arms": arms, "shape": PAIR})
 
 
 def run(
