@@ -232,6 +232,14 @@ def test_an_engine_that_ends_without_a_word(stage: Stage, ends: str, status: int
     assert report.peak_rss_bytes is None
 
 
+def test_an_engine_that_dies_of_a_memory_fault(stage: Stage) -> None:
+    dies = "import faulthandler; faulthandler.enable(); kill_me(signal.SIGSEGV)"
+    _, _, phase, message = told(run(stage.play(f"begin('import'); end('import'); begin('config'); {dies}")))
+    assert phase == "config"
+    assert message.startswith("the engine's main process died of a memory fault (")
+    assert message.endswith(") (exit status of the engine: 139)")
+
+
 def test_an_engine_that_ends_before_its_first_word(stage: Stage) -> None:
     outcome, rank, phase, message = told(run(stage.play("sys.exit(4)")))
     assert (outcome, rank, phase) == (Outcome.CRASHED, None, None)

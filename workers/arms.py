@@ -20,6 +20,7 @@ from workers.probes import spans
 from workers.protocol import ArmReport, ArmSpec, Failure, Outcome, Role
 from workers.wall_clock import WallClock
 from workers.watchdog import Finding, Limits, Phases, examine
+from workers.watchdog.faults import memory_fault
 from workers.watchdog.frames import Stack
 
 RawEvent = dict[str, Any]
@@ -314,7 +315,9 @@ class Arm:
 
     def _message(self, rank: int | None) -> str:
         who = "the engine's main process" if rank is None else f"rank {rank}"
-        return f"{who} ended without a word (exit status of the engine: {self._status})"
+        fault = memory_fault(self.folder / LOG)
+        said = "ended without a word" if fault is None else f"died of {fault}"
+        return f"{who} {said} (exit status of the engine: {self._status})"
 
 
 def _zygote(spec: ArmSpec) -> int | None:

@@ -43,6 +43,12 @@ class Finished:
 
 SCRATCH = Path(tempfile.mkdtemp(prefix="sp-"))
 """Temporary folder of the commands started here. Short: Ray puts sockets below it."""
+ROOMY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TOP_PAD_": str(64 << 20)}
+"""For engines that read beyond their buffers, as one without its guard does.
+
+What they read there is their own heap. With the C library's own settings it is that or nothing, and a memory fault
+ends the engine in one run of many.
+"""
 CACHE = Path(tempfile.mkdtemp(prefix="sp-cache-"))
 """Takes the place of ``cache`` in the home folders of runs that do not care whether it is new."""
 for _folder in (SCRATCH, CACHE):
@@ -50,7 +56,7 @@ for _folder in (SCRATCH, CACHE):
 
 
 def environment(home: Path) -> dict[str, str]:
-    return os.environ | {"SHARDPROOF_HOME": str(home), "TMPDIR": str(SCRATCH)}
+    return os.environ | ROOMY | {"SHARDPROOF_HOME": str(home), "TMPDIR": str(SCRATCH)}
 
 
 def start(home: Path, *arguments: str | Path) -> subprocess.Popen[str]:
