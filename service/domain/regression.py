@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 _TO_SIGMA = 1.4826
 """A median of absolute deviations, times this, is the standard deviation of normal scatter."""
@@ -74,9 +75,8 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
-@dataclass(frozen=True)
-class Night:
-    """``id``: of the point. ``at``: Unix time."""
+class Night(NamedTuple):
+    """``id``: of the point. ``at``: Unix time. A tuple, as a page makes thousands."""
 
     id: int
     at: float

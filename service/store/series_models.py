@@ -83,6 +83,17 @@ class PointRow(Base):
     )
 
 
+class NumberRow(Base):
+    """Each number from 0 on that a dot of a chart may have, see ``repositories.trends``. Never written to.
+
+    Grouped by a column in whose order it reads anyway, SQLite need not sort what it groups.
+    """
+
+    __tablename__ = "numbers"
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
 class BaselineRow(Base):
     """From this point on is as it should be: somebody said so, and why."""
 

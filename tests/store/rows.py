@@ -8,14 +8,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Column, Connection, MetaData, Table
 
-REVISION = "alembic_version"
+REVISION, NUMBERS = "alembic_version", "numbers"
 
 
 def fill(connection: Connection, tables: MetaData) -> None:
-    """Put one row into each of ``tables``, parents first; a row refers to that of its parent."""
+    """Put one row into each of ``tables``, parents first; a row refers to that of its parent.
+
+    The numbers that the database comes with are all there are.
+    """
     made: dict[tuple[str, str], Any] = {}
     for table in tables.sorted_tables:
-        if table.name != REVISION:
+        if table.name not in (REVISION, NUMBERS):
             row = {column.name: _value(table, column, made) for column in table.columns if not _counted(column)}
             keys = connection.execute(table.insert(), row).inserted_primary_key
             assert keys is not None

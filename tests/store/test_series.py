@@ -180,7 +180,7 @@ def test_only_points_of_a_judged_figure_can_be_accepted(store: Store) -> None:
         with pytest.raises(error), store.transaction() as session:
             repositories.series_said.accept(session, "s1", figure, point, "why", "ann")
     with store.reading() as session:
-        assert repositories.series_said.accepted(session, "s1", "cold_s") is None
+        assert repositories.series_said.accepted(session, "s1") == {}
 
 
 def test_a_mute_has_an_end_and_a_later_one_takes_its_place(store: Store) -> None:

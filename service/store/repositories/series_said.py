@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from service.domain.figures import JUDGED
@@ -65,11 +65,12 @@ def accept(
     return _baseline(row)
 
 
-def accepted(session: Session, series_id: str, figure: str) -> BaselineRecord | None:
-    """The newest baseline of a figure that somebody accepted."""
-    query = select(BaselineRow).where(BaselineRow.series_id == series_id, BaselineRow.figure == figure)
-    row = session.scalars(query.order_by(BaselineRow.id.desc()).limit(1)).first()
-    return None if row is None else _baseline(row)
+def accepted(session: Session, series_id: str) -> dict[str, BaselineRecord]:
+    """The newest baseline that somebody accepted, of each figure that has one."""
+    of_series = select(func.max(BaselineRow.id)).where(BaselineRow.series_id == series_id)
+    newest = of_series.group_by(BaselineRow.figure)
+    rows = session.scalars(select(BaselineRow).where(BaselineRow.id.in_(newest)))
+    return {row.figure: _baseline(row) for row in rows}
 
 
 def mute(

@@ -15,6 +15,7 @@ from service.store.repositories.series_said import accepted, mutes_of
 from service.store.repositories.standings import nights_of, standing_record, standings_query
 from service.store.series_models import StandingRow
 from service.store.series_records import (
+    BaselineRecord,
     ChangePoint,
     FigureState,
     SeriesState,
@@ -30,11 +31,16 @@ def state_of(session: Session, series_id: str, now: datetime | None = None) -> S
     """Baseline, bounds and condition of each judged figure, where its level changed, and who has said what."""
     series = get_series(session, series_id)
     standings = {row.figure: row for row in standings_of(session, [series_id])}
+    baselines = accepted(session, series_id)
     mutes = tuple(mutes_of(session, series_id))
     moment_now = now or datetime.now(UTC)
     return SeriesState(
         series=series,
-        figures={figure: _state(session, standings[figure]) for figure in JUDGED if figure in standings},
+        figures={
+            figure: _state(session, standings[figure], baselines.get(figure))
+            for figure in JUDGED
+            if figure in standings
+        },
         mutes=mutes,
         muted_until=max((mute.until for mute in mutes if mute.until > moment_now), default=None),
     )
@@ -53,11 +59,11 @@ def attention(session: Session, limit: int) -> list[StandingRecord]:
     return [standing_record(row) for row in session.execute(query)]
 
 
-def _state(session: Session, standing: StandingRecord) -> FigureState:
+def _state(session: Session, standing: StandingRecord, baseline: BaselineRecord | None) -> FigureState:
     nights = nights_of(session, standing.series_id, standing.figure, limit=MOST_FOR_CHANGES)
     return FigureState(
         standing=standing,
-        accepted=accepted(session, standing.series_id, standing.figure),
+        accepted=baseline,
         changes=tuple(_changes(nights)),
     )
 

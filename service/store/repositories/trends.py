@@ -8,18 +8,21 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Integer, cast, func, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
-from service.store.series_models import OutcomeRow, PointRow
+from service.store.series_models import NumberRow, OutcomeRow, PointRow
 
 DOTS = 400
-"""Points of a figure that are drawn one by one. Of more, neighbours are drawn as one."""
+"""Points of a figure that are drawn one by one. Of more, neighbours are drawn as one. So many numbers are stored."""
 
 SHARED = 2
 """Figures that have so many dots. Of more, each has a part of theirs: a chart says no more for being full."""
 
 _ENDS = (func.min, func.max)
+
+_LEAST = 1e-6
+"""Seconds by which a dot is wider than its part, lest the last point fall out by rounding. Times are no finer."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def dots(session: Session, series_id: str, figure: str, stretch: Stretch, figure
     points, begin, last = session.execute(select(*(one.scalar_subquery() for one in asked))).one()
     if points <= most:
         return _single(session, where)
-    return _together(session, where, begin, (last - begin) / most)
+    return _together(session, where, begin, last, most)
 
 
 def _single(session: Session, where: Sequence[ColumnElement[bool]]) -> list[Drawn]:
@@ -88,27 +91,33 @@ def _single(session: Session, where: Sequence[ColumnElement[bool]]) -> list[Draw
     ]
 
 
-def _together(session: Session, where: Sequence[ColumnElement[bool]], begin: float, width: float) -> list[Drawn]:
-    """``width``: seconds that one dot stands for; where all points have one time, they are one dot."""
-    # Databases do not agree on whether this cast rounds. That moves the borders by half a dot, and loses nothing.
-    place = cast((PointRow.at - begin) / (width or 1.0), Integer)
-    query = (
-        select(
-            func.min(PointRow.at),
-            func.max(PointRow.at),
-            func.avg(PointRow.value),
-            func.min(PointRow.lowest),
-            func.max(PointRow.highest),
-            func.count(),
-            func.max(PointRow.outcome_id),
-        )
-        .where(*where)
-        .group_by(place)
-        .order_by(func.min(PointRow.at))
-    )
+def _together(
+    session: Session, where: Sequence[ColumnElement[bool]], begin: float, last: float, most: int
+) -> list[Drawn]:
+    """Each dot stands for the ``most``-th part of the time; where all points have one time, they are one dot."""
+    query = select(
+        func.min(PointRow.at),
+        func.max(PointRow.at),
+        func.avg(PointRow.value),
+        func.min(PointRow.lowest),
+        func.max(PointRow.highest),
+        func.count(),
+        func.max(PointRow.outcome_id),
+    ).where(*where)
+    width = (last - begin) / most + _LEAST
+    number: ColumnElement[Any] = NumberRow.number.expression
+    if session.get_bind().dialect.name == "sqlite":
+        # It sorts what it groups, unless it finds the points in the order of their dots.
+        inside = (PointRow.at >= begin + number * width, PointRow.at < begin + (number + 1) * width)
+        query = query.join(NumberRow, and_(number < most, *inside))
+    else:
+        # PostgreSQL makes a hash of them; the join it would do by comparing all with all, until it knows its tables.
+        number = func.floor((PointRow.at - begin) / width)
     return [
         Drawn(_moment(first), _moment(last), value, lowest, highest, points, outcome)
-        for first, last, value, lowest, highest, points, outcome in session.execute(query)
+        for first, last, value, lowest, highest, points, outcome in session.execute(
+            query.group_by(number).order_by(number)
+        )
     ]
 
 
