@@ -8,6 +8,9 @@ READY := $(VENV)/.ready
 # thread each, as threads that wait for each other on the cores of two processes take several times as long.
 SPREAD := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# Bytecode is kept: made anew in each of hundreds of processes it takes longer than many a test.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup demo test selftest soak chaos quick check format clean
 
 setup: $(READY)
@@ -35,7 +38,7 @@ soak: setup ## Twenty runs one after the other leave nothing behind
 chaos: setup ## Two hundred kills at random over three hundred cells: is anything lost, doubled or left?
 	CHAOS_KILLS=200 CHAOS_CELLS=300 $(BIN)/pytest -s tests/chaos
 
-quick: setup ## What needs no engine and takes no process of its own to ask one
+quick: setup ## What starts no engine, asks none and does not wait, on SQLite
 	$(SPREAD) -m 'not engine and not slow'
 
 check: setup

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -18,6 +19,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first: they are shared out in order, and none is left over when all others are done."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end; walked again and again it would take seconds of each process."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -533,6 +533,7 @@ pause()
 """
 
 
+@pytest.mark.slow
 def test_a_rank_that_waits_in_a_collective_is_not_the_one_that_hangs(stage: Stage) -> None:
     arm = stage.play(BARRIER, "next")
     go = on(stage, {"next": ("profile", 0)})

@@ -128,6 +128,7 @@ def test_a_worker_of_the_peer_leaves_its_counters(tmp_path: Path, monkeypatch: p
     assert [item["counters"]["num_models_seen"] - before for item in told] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_told_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both of them: here for want of an interpreter that has an engine."""
     interpreter = tmp_path / "python"

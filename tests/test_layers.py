@@ -99,6 +99,7 @@ def offences(paths: list[Path], forbidden: Callable[[str], bool]) -> list[str]:
 # --- the two halves --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_controller_imports_nothing_of_the_engine() -> None:
     forbidden = (*ENGINE_PACKAGES, *ONLY_IN_ENGINE_PROCESSES)
     assert offences(sources("service"), lambda name: below(name, forbidden)) == []
@@ -132,6 +133,7 @@ def test_no_module_of_the_controller_leads_to_the_engine_s_packages(start: str) 
     assert {module for module in engine if module in modules()} <= {*TIME_LINE, "workers.probes"}
 
 
+@pytest.mark.slow
 def test_the_controller_runs_where_there_is_no_torch() -> None:
     code = "import sys, service.cli, service.app; print([n for n in ('torch', 'vllm') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

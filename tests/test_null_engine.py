@@ -167,6 +167,7 @@ def test_an_engine_that_is_killed_is_told_from_a_rank(tmp_path: Path) -> None:
     assert str(-signal.SIGKILL) in arm.failure.message or str(128 + signal.SIGKILL) in arm.failure.message
 
 
+@pytest.mark.slow
 def test_one_that_stands_still_is_ended_by_the_watchdog(tmp_path: Path) -> None:
     """At a thousandth of its speed it hangs where the recorded engine was after some hundredths of a second."""
     (arm,) = evidence_of(run_of(tmp_path, 1e-3, Role.COLD, timeout_s=3.0)).arms

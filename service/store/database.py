@@ -16,12 +16,15 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import make_url
@@ -164,7 +167,8 @@ def upgrade(url: str) -> None:
         raise StoreError(_cannot_open(url, error)) from error
     try:
         with engine.begin() as connection:
-            command.upgrade(alembic_config(connection), "head")
+            if MigrationContext.configure(connection).get_current_heads() != _newest():
+                command.upgrade(alembic_config(connection), "head")
     except DBAPIError as error:
         raise StoreError(_cannot_open(url, error.orig)) from error
     except CommandError as error:
@@ -176,11 +180,22 @@ def upgrade(url: str) -> None:
         engine.dispose()
 
 
+@cache
+def _newest() -> tuple[str, ...]:
+    """The revision that this version makes. Once per process: each migration is a module that Alembic loads anew."""
+    return tuple(ScriptDirectory.from_config(_config()).get_heads())
+
+
 def alembic_config(connection: Connection) -> Config:
     """Alembic's settings for running this package's migrations on ``connection``."""
+    config = _config()
+    config.attributes["connection"] = connection
+    return config
+
+
+def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
     return config
 
 

@@ -137,6 +137,7 @@ def test_after_a_week_without_a_controller(
     assert run_pass(scheduler, executor) == 1
 
 
+@pytest.mark.slow
 def test_two_controllers_in_step_over_many_hours(store: Store, clock: Clock, executor: Executor) -> None:
     add(store, cron="0 * * * *")
     one, other = Submissions(store, clock), Submissions(store, clock)

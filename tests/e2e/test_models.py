@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoModelForCausalLM
 
 from e2e.command import Finished, run
 from workers.engine.models import locate
@@ -61,6 +60,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 def _sharded(home: Path) -> Path:
     """A checkpoint as a hub has it: several files of weights and an index."""
     folder = home / "checkpoint"
+    from transformers import AutoModelForCausalLM
+
     model: Any = AutoModelForCausalLM.from_pretrained(locate("tiny:qwen3?seed=7", home / "models"))
     model.save_pretrained(folder, max_shard_size="500KB")
     assert len(list(folder.glob("*.safetensors"))) > 1

@@ -81,6 +81,7 @@ def test_lm_eval_s_own_tasks_are_known_by_name_and_not_fetched(tiny: str) -> Non
     assert refused(evaluation("gsm8k", folders=[SHIPPED]), tiny) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "more", "data", "said"),
     [

@@ -256,6 +256,7 @@ SPANS = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.lists(PHASES | BIRTHS, max_size=24), TIMES, st.integers(0, 400), st.lists(SPANS, max_size=12))
 @example(

@@ -62,6 +62,7 @@ def flips(draw: st.DrawFn) -> Flip:
     )
 
 
+@pytest.mark.slow
 @properties
 @given(flips())
 def test_one_bit_changes_the_hash_of_its_row_alone(case: Flip) -> None:

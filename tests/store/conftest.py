@@ -7,7 +7,8 @@ import pytest
 
 from service.store import Store, open_store
 
-DATABASES = ("sqlite", "postgresql")
+DATABASES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
+"""A database of PostgreSQL's own for each test takes longer than most tests."""
 
 
 @pytest.fixture(params=DATABASES)

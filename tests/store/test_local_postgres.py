@@ -40,6 +40,7 @@ def test_each_test_has_a_database_of_its_own(postgres_url: str, empty_postgres_u
         assert sa.inspect(connection).get_table_names() == []
 
 
+@pytest.mark.slow
 def test_it_ends_when_who_started_it_is_killed() -> None:
     process = subprocess.Popen([sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

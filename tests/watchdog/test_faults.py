@@ -38,6 +38,7 @@ def test_python_s_own_handler(tmp_path: Path) -> None:
     assert found.startswith("a memory fault (__init__.py, line ")
 
 
+@pytest.mark.slow
 def test_the_handler_that_vllm_s_grammars_bring(tmp_path: Path) -> None:
     pytest.importorskip("tvm_ffi")
     found = memory_fault(log_of(tmp_path, "import tvm_ffi\n"))
