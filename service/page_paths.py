@@ -11,3 +11,7 @@ def sweep_page(sweep_id: str) -> str:
 
 def cell_page(sweep_id: str, cell_id: str) -> str:
     return f"{sweep_page(sweep_id)}/cells/{quote(cell_id, safe='')}"
+
+
+def schedule_page(name: str) -> str:
+    return f"schedules/{quote(name, safe='')}"

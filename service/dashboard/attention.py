@@ -1,4 +1,7 @@
-"""What needs somebody: cells not as expected, and series that got slower; and what got better. No I/O, no clock."""
+"""What needs somebody: schedules without a sweep, cells not as expected, series that got slower; and what got better.
+
+No I/O, no clock.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from datetime import datetime
 
 from service.dashboard.badges import Badge, verdict_badge
 from service.domain.notices import NoticeKind
-from service.page_paths import cell_page
+from service.page_paths import cell_page, schedule_page
 from service.store.glance_records import CellGlance
 from service.store.records import SweepState, SweepSummary
+from service.store.schedule_records import Fire
 from service.store.series_records import NoticeRecord, StandingRecord
 
 WORSE = (NoticeKind.REGRESSION, NoticeKind.SUSPECTED)
@@ -26,7 +30,7 @@ _BADGES = {
 
 @dataclass(frozen=True)
 class Item:
-    """``new``: it was not so in the sweep before. ``link``: to the cell's page, from the root."""
+    """``new``: it was not so in the sweep before. ``link``: to the page of the cell or the schedule, from the root."""
 
     badge: Badge
     new: bool
@@ -79,6 +83,22 @@ def failing(lines: Mapping[str, Sequence[SweepSummary]], not_ok: Sequence[CellGl
             at=cell.ended_at,
         )
         for cell, new in found
+    ]
+
+
+def unsubmitted(fires: Sequence[Fire]) -> list[Item]:
+    """Schedules whose last sweep could not be submitted: nothing of theirs is watched until somebody looks."""
+    return [
+        Item(
+            badge=Badge("✗", "no sweep", "bad"),
+            new=False,
+            name=fire.schedule,
+            context="schedules",
+            link=schedule_page(fire.schedule),
+            reason=fire.detail or "",
+            at=fire.ended_at,
+        )
+        for fire in fires
     ]
 
 

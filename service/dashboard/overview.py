@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse
 
 from service.api.dependencies import StoreDependency
-from service.dashboard.attention import BETTER, WORSE, better, failing, newest_by_name, told
+from service.dashboard.attention import BETTER, WORSE, better, failing, newest_by_name, told, unsubmitted
 from service.dashboard.overview_view import recent, running
 from service.dashboard.pages import FrameDependency, html
 from service.dashboard.pinned import Pinned, pinned
@@ -27,7 +27,7 @@ LOOKED_AT = 100
 SHOWN = 8
 """Sweeps in the list."""
 
-MOST_FAILING, MOST_NOTICES, MOST_RUNNING, MOST_PINNED = 200, 100, 50, 12
+MOST_FAILING, MOST_NOTICES, MOST_RUNNING, MOST_PINNED, MOST_FIRES = 200, 100, 50, 12, 50
 BETTER_FOR = timedelta(days=3)
 NIGHTS = timedelta(days=30)
 """What the lines of pinned series show."""
@@ -53,12 +53,13 @@ def _context(store: Store) -> dict[str, Any]:
         sweeps = repositories.list_sweeps(session, LOOKED_AT)
         cells = glances.running_cells(session, MOST_RUNNING)
         live = {sweep_id: repositories.latest_phases(session, sweep_id) for sweep_id in {c.sweep_id for c in cells}}
+        found = _attention(session, sweeps, now)
         return {
-            **_attention(session, sweeps, now),
+            **found,
             "running": running(cells, live, now),
             "recent": recent(sweeps[:SHOWN], now),
             "pinned": _pinned(session, now),
-            "empty": not sweeps,
+            "empty": not sweeps and not found["attention"],
         }
 
 
@@ -73,8 +74,9 @@ def _attention(session: Session, sweeps: Sequence[SweepSummary], now: datetime) 
     names = of_series | {sweep.id: sweep.name for sweep in sweeps}
     failed = failing(lines, glances.cells_not_ok(session, ids, MOST_FAILING))
     standings = series_state.attention(session, MOST_NOTICES)
+    fires = unsubmitted(repositories.without_sweep(session, MOST_FIRES))
     return {
-        "attention": [*failed, *told(worse, standings, names, {item.link for item in failed})],
+        "attention": [*fires, *failed, *told(worse, standings, names, {item.link for item in failed})],
         "better": better(good, names, now - BETTER_FOR),
     }
 

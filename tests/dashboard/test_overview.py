@@ -10,9 +10,11 @@ from store.samples import add_sweep, advance, phase
 from dashboard.page import Page
 from service.domain.lifecycle import State
 from service.domain.notices import NoticeKind
+from service.domain.schedule import Missed
 from service.domain.verdict import Verdict
 from service.store import Store, repositories
 from service.store.repositories import outcomes
+from service.store.schedule_records import Claim, ScheduleFields
 from service.store.series_records import NewNotice
 
 EARLIER, LATER = "20261129-021500-aaaaaa", "20261130-021500-ab12cd"
@@ -152,3 +154,34 @@ def test_the_part_that_changes_is_the_page_s(client: Client, store: Store) -> No
     part: Any = client.get("/overview/table").text
     assert "crashed: now" in part
     assert "<html" not in part
+
+
+def scheduled(store: Store, name: str, *sweeps: str | None, suspended: bool = False) -> None:
+    """A schedule that fired as often: the sweep of each time, or ``None`` where it was refused."""
+    now = datetime(2026, 11, 30, tzinfo=UTC)
+    claim = Claim("here", now + timedelta(minutes=2))
+    with store.transaction() as session:
+        fields = ScheduleFields("0 2 * * *", "UTC", Missed.SKIP, suspended, {"engine": {"model": "tiny:llama"}})
+        repositories.create_schedule(session, name, fields, now)
+        for number, sweep_id in enumerate(sweeps):
+            fire = repositories.claim_asked(session, name, now + timedelta(days=number), claim)
+            detail = None if sweep_id else f"UnusableMatrix: {name} at time {number}"
+            repositories.conclude_fire(session, fire.id, "here", now + timedelta(days=number), sweep_id, detail)
+
+
+def test_a_schedule_whose_sweep_was_refused_needs_attention(client: Client, store: Store) -> None:
+    scheduled(store, "nightly", EARLIER, None)
+    text = attention(client)
+    assert "✗ no sweep nightly in schedules" in text
+    assert "UnusableMatrix: nightly at time 1" in text
+    assert "schedules/nightly" in Page(client.get("/").text).attributes("href")
+    ended(store, LATER, {"c1": (Verdict.CRASHED, "crashed: now")})
+    assert attention(client).index("nightly at time 1") < attention(client).index("crashed: now")
+
+
+def test_a_schedule_that_goes_on_or_rests_needs_none(client: Client, store: Store) -> None:
+    ended(store, EARLIER, {})
+    scheduled(store, "mended", None, LATER)
+    scheduled(store, "resting", EARLIER, None, suspended=True)
+    scheduled(store, "never")
+    assert "each cell is as expected" in attention(client)

@@ -46,6 +46,7 @@ from service.store.repositories.fires import (
     next_time,
     renew_fires,
     take_over,
+    without_sweep,
 )
 from service.store.repositories.jobs import (
     change_queue,
@@ -163,4 +164,5 @@ __all__ = [
     "set_run_state",
     "set_sweep_environment",
     "take_over",
+    "without_sweep",
 ]

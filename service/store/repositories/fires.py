@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from service.domain import cron
@@ -119,6 +119,23 @@ def list_fires(session: Session, name: str, limit: int, before: int | None = Non
     query = select(FireRow).where(FireRow.schedule == name)
     if before is not None:
         query = query.where(FireRow.id < before)
+    return [_record(row) for row in session.scalars(query.order_by(FireRow.id.desc()).limit(limit))]
+
+
+def without_sweep(session: Session, limit: int) -> list[Fire]:
+    """Of each schedule that is not suspended what it fired last, where no sweep came of that; newest first."""
+    ended = (FireState.SUBMITTED, FireState.FAILED)
+    newest = (
+        select(func.max(FireRow.id))
+        .where(FireRow.schedule == ScheduleRow.name, FireRow.state.in_(ended))
+        .correlate(ScheduleRow)
+        .scalar_subquery()
+    )
+    query = (
+        select(FireRow)
+        .join(ScheduleRow, FireRow.id == newest)
+        .where(FireRow.state == FireState.FAILED, ScheduleRow.suspended.is_(False))
+    )
     return [_record(row) for row in session.scalars(query.order_by(FireRow.id.desc()).limit(limit))]
 
 
