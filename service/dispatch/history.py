@@ -80,7 +80,8 @@ def _follow(session: Session, ran: Ran, settings: Settings, now: datetime) -> tu
     cell, judgement = ran.cell, ran.judgement
     if cell.shape is None or cell.effective is None or judgement.verdict in _NO_OUTCOME:
         return ()
-    key = identity(cell.requested, cell.effective, cell.shape, ran.environment, settings.preload)
+    machines = _machines(ran.evidence)
+    key = identity(cell.requested, cell.effective, cell.shape, ran.environment, settings.preload, machines)
     outcome = NewOutcome(
         series_id=key.id,
         sweep_id=cell.sweep_id,
@@ -115,6 +116,11 @@ def _follow(session: Session, ran: Ran, settings: Settings, now: datetime) -> tu
 
 def _series(key: Identity, cell: CellRecord) -> NewSeries:
     return NewSeries(key.id, cell.name, key.settings, key.environment, key.device, key.devices, key.cores)
+
+
+def _machines(evidence: Evidence | None) -> int:
+    arms = () if evidence is None else evidence.arms
+    return max((len(arm.machines) for arm in arms), default=0) or 1
 
 
 def _versions(ran: Ran) -> dict[str, str]:

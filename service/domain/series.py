@@ -50,6 +50,7 @@ def identity(
     shape: Shape,
     environment: Environment,
     preload: bool,
+    machines: int = 1,
 ) -> Identity:
     """The series of a cell.
 
@@ -59,15 +60,17 @@ def identity(
         shape: likewise.
         environment: where it ran. Its machine counts, its versions do not.
         preload: engines are forked from a process that has imported vLLM, so that their times hold no imports.
+        machines: how many ran its engines together.
     """
     written = {key: value for key, value in requested.items() if key.partition(".")[0] != reserved.EVAL}
     # Masked first: a token that is renewed begins no series.
     settings = masked({key: _resolved(key, value, effective) for key, value in sorted(written.items())})
     name = str(settings.pop(reserved.ENVIRONMENT, DEFAULT))
     resolved = {field: getattr(shape, field) for field in _RESOLVED}
-    machine = [environment.device, environment.devices, environment.cores]
+    device = environment.device if machines == 1 else f"{environment.device} on {machines} machines"
+    machine = [device, environment.devices, environment.cores]
     key = digest({"settings": settings, "shape": resolved, "environment": name, "machine": machine, "preload": preload})
-    return Identity(key, settings, name, environment.device, environment.devices, environment.cores)
+    return Identity(key, settings, name, device, environment.devices, environment.cores)
 
 
 def _resolved(key: str, written: Any, effective: Mapping[str, Any]) -> Any:

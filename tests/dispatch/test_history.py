@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 from store.nights import night, sweep_of
-from store.samples import ENVIRONMENT, add_sweep, audited, evidence, times
+from store.samples import ENVIRONMENT, add_sweep, arm_report, audited, evidence, times
 
 from service.dispatch import history
 from service.dispatch.history import Ran, followed, with_reasons
@@ -24,7 +24,7 @@ from service.settings import Settings
 from service.store import Store, open_store, repositories
 from service.store.records import CellRecord
 from service.store.series_records import NoticeRecord, PointRecord
-from workers.protocol import Check, Compile, Environment, Evidence
+from workers.protocol import Check, Compile, Environment, Evidence, Machine, Role
 
 PASSED = Judgement(Verdict.PASS, True, ())
 
@@ -105,6 +105,18 @@ def test_a_run_becomes_points_with_what_they_were_measured_with(nights: Nights) 
     assert cold.versions == {"vllm": "0.31.0", "torch": "2.11.0", "ray": "2.56.0", "python": "3.11.2"}
     assert [point.value for point in nights.points("warm_s")] == [6.0]
     assert [point.value for point in nights.points("cold.dynamo")] == [1.5]
+
+
+def test_a_run_over_several_machines_is_held_against_none_on_one(nights: Nights) -> None:
+    steady(nights)
+    places = [Machine(host=f"m{rank}", node=f"n{rank}", ranks=[rank]) for rank in (0, 1)]
+    slower = {"compile": Compile(cold=times(24.0), warm=times(6.0)), "environment": ENVIRONMENT}
+    spread = evidence(**slower, arms=[arm_report(Role.COLD).model_copy(update={"machines": places})])
+    assert nights.run(found=spread)[1] == ()
+    with nights.store.reading() as session:
+        found = repositories.series.list_series(session, 10)
+    assert sorted(series.device for series in found) == [ENVIRONMENT.device, f"{ENVIRONMENT.device} on 2 machines"]
+    assert "suspected" in nights.run(found=evidence(**slower))[1][0].text, "on one machine it is slower"
 
 
 def test_a_slower_night_is_suspected_and_the_second_is_a_regression(nights: Nights) -> None:

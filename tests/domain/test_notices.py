@@ -56,6 +56,7 @@ def key(
     shape: dict[str, Any] | None = None,
     machine: dict[str, Any] | None = None,
     preload: bool = True,
+    machines: int = 1,
 ) -> str:
     return identity(
         REQUESTED | (requested or {}),
@@ -63,6 +64,7 @@ def key(
         SHAPE.model_copy(update=shape or {}),
         MACHINE.model_copy(update=machine or {}),
         preload,
+        machines,
     ).id
 
 
@@ -92,6 +94,7 @@ def test_what_a_version_brings_begins_no_series(same: dict[str, Any]) -> None:
         {"machine": {"devices": 4}},
         {"machine": {"device": "cpu"}},
         {"preload": False},
+        {"machines": 2},
     ],
     ids=str,
 )
@@ -105,3 +108,9 @@ def test_the_settings_of_a_series_are_shown_without_secrets() -> None:
         "model": "tiny:llama", "tensor_parallel_size": 2, "block_size": 128, "env.HF_TOKEN": "(secret)",
     }  # fmt: skip
     assert (found.environment, found.device, found.devices, found.cores) == ("default", "NVIDIA H200", 8, 64)
+
+
+def test_the_device_of_a_series_says_over_how_many_machines_it_ran() -> None:
+    one, two = (identity(REQUESTED, EFFECTIVE, SHAPE, MACHINE, preload=True, machines=count) for count in (1, 2))
+    assert (one.device, two.device) == ("NVIDIA H200", "NVIDIA H200 on 2 machines")
+    assert one.id != two.id
