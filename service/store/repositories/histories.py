@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from service.store.repositories.trends import Stretch
+from service.store.repositories.trends import Stretch, within
 from service.store.series_models import OutcomeRow, PointRow
 
 _NEWEST = 10
@@ -58,7 +58,7 @@ def history(session: Session, series_id: str, figures: Sequence[str], stretch: S
     columns = (OutcomeRow.at, OutcomeRow.sweep_id, OutcomeRow.cell_id, OutcomeRow.verdict, OutcomeRow.ok)
     rows = session.execute(
         select(OutcomeRow.id, *columns, OutcomeRow.versions)
-        .where(OutcomeRow.series_id == series_id, *_between(OutcomeRow.at, stretch))
+        .where(OutcomeRow.series_id == series_id, *within(OutcomeRow.at, stretch.since, stretch.until))
         .order_by(OutcomeRow.at.desc(), OutcomeRow.id.desc())
         .limit(limit)
     ).all()
@@ -76,12 +76,3 @@ def _points_of(session: Session, outcomes: Sequence[int], figures: Sequence[str]
     for row in session.execute(query.where(PointRow.figure.in_(figures))) if found else ():
         found[row.outcome_id][row.figure] = HistoryPoint(row.id, row.value, row.lowest, row.highest, row.repeats)
     return found
-
-
-def _between(column: Any, stretch: Stretch) -> list[ColumnElement[bool]]:
-    ends = []
-    if stretch.since is not None:
-        ends.append(column >= stretch.since)
-    if stretch.until is not None:
-        ends.append(column <= stretch.until)
-    return ends

@@ -32,6 +32,12 @@ class Stretch:
     since: datetime | None = None
     until: datetime | None = None
 
+    @property
+    def seconds(self) -> tuple[float | None, float | None]:
+        """Its ends as Unix time."""
+        since, until = (None if end is None else end.timestamp() for end in (self.since, self.until))
+        return since, until
+
 
 class Drawn(NamedTuple):
     """A dot: ``points`` that lie between ``begin`` and ``end``.
@@ -66,7 +72,7 @@ def dots(session: Session, series_id: str, figure: str, stretch: Stretch, figure
     ``figures``: how many are drawn together.
     """
     most = max(1, min(DOTS, DOTS * SHARED // figures))
-    where = [PointRow.series_id == series_id, PointRow.figure == figure, *_within(PointRow.at, stretch)]
+    where = [PointRow.series_id == series_id, PointRow.figure == figure, *within(PointRow.at, *stretch.seconds)]
     # More than can be drawn is all that has to be known of their number.
     some = select(PointRow.id).where(*where).limit(most + 1).subquery()
     # Each by itself is one step along the index.
@@ -133,14 +139,10 @@ def version_changes(session: Session, outcomes: Iterable[int]) -> list[VersionCh
     ]
 
 
-def _within(column: Any, stretch: Stretch) -> list[ColumnElement[bool]]:
-    """``column`` holds Unix time."""
-    ends = []
-    if stretch.since is not None:
-        ends.append(column >= stretch.since.timestamp())
-    if stretch.until is not None:
-        ends.append(column <= stretch.until.timestamp())
-    return ends
+def within(column: Any, since: Any, until: Any) -> list[ColumnElement[bool]]:
+    """That ``column`` lies between the two, both in it; ``None`` is open."""
+    ends = (None if since is None else column >= since, None if until is None else column <= until)
+    return [end for end in ends if end is not None]
 
 
 def _moment(at: float) -> datetime:
