@@ -20,6 +20,8 @@ from service.dispatch.seats import Seats
 from service.settings import Settings
 from workers.protocol import Evidence, Outcome
 
+from .actors import actors
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 RUNS = 5
@@ -46,10 +48,6 @@ def counts() -> Counts:
         with contextlib.suppress(psutil.Error):
             found[process.pid] = process.num_fds()
     return found
-
-
-def actors() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children(recursive=True) if "RunActor" in child.name()]
 
 
 def run(settings: Settings, number: int, seats: Seats) -> Counts:

@@ -20,6 +20,7 @@ from service.dispatch.seats import MOST_RUNS, Seats
 from service.settings import Settings
 from workers.protocol import Outcome
 
+from .actors import actors
 from .scripted import short_folder, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -53,10 +54,6 @@ def seats(settings: Settings) -> Iterator[Seats]:
 
 def all_free() -> bool:
     return bool(ray.available_resources().get("CPU", 0) == ray.cluster_resources()["CPU"])
-
-
-def actors() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children(recursive=True) if "RunActor" in child.name()]
 
 
 def take(seats: Seats, size: Slots, given_up: Callable[[], bool] = lambda: False) -> Seat:

@@ -228,15 +228,20 @@ def bring(folder: Path, *modules: str) -> None:
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
 
 
+def files(folder: Path) -> list[Path]:
+    """Those below ``folder``, but for the bytecode that any interpreter keeps of what it imports."""
+    return sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+
 def test_an_interpreter_is_used_as_it_is(root: Path, tmp_path: Path) -> None:
     theirs = interpreter(tmp_path / "theirs", *ENGINE_MODULES)
-    before = sorted((tmp_path / "theirs").rglob("*"))
+    before = files(tmp_path / "theirs")
     found = had(spec(root, interpreter=theirs))
     assert found.python != theirs
     assert ask(found.python, "__import__('vllm').__file__").startswith(str(tmp_path / "theirs"))
     assert os.path.samefile(ask(found.python, "__import__('workers').__path__[0]"), workers.__path__[0])
     assert found.description["packages"] == dict.fromkeys(sorted(ENGINE_MODULES), "1.0")
-    assert sorted((tmp_path / "theirs").rglob("*")) == before
+    assert files(tmp_path / "theirs") == before
     bring(tmp_path / "theirs", "another")
     assert had(spec(root, interpreter=theirs)).folder != found.folder, "with another package it is another environment"
 
