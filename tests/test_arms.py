@@ -236,8 +236,8 @@ def test_an_engine_that_dies_of_a_memory_fault(stage: Stage) -> None:
     dies = "import faulthandler; faulthandler.enable(); kill_me(signal.SIGSEGV)"
     _, _, phase, message = told(run(stage.play(f"begin('import'); end('import'); begin('config'); {dies}")))
     assert phase == "config"
-    assert message.startswith("the engine's main process died of a memory fault (")
-    assert message.endswith(") (exit status of the engine: 139)")
+    said = "the engine's main process ended without a word (exit status of the engine: 139)"
+    assert message.startswith(f"{said}; the engine's log tells of a memory fault (")
 
 
 def test_an_engine_that_ends_before_its_first_word(stage: Stage) -> None:

@@ -315,9 +315,10 @@ class Arm:
 
     def _message(self, rank: int | None) -> str:
         who = "the engine's main process" if rank is None else f"rank {rank}"
+        said = f"{who} ended without a word (exit status of the engine: {self._status})"
         fault = memory_fault(self.folder / LOG)
-        said = "ended without a word" if fault is None else f"died of {fault}"
-        return f"{who} {said} (exit status of the engine: {self._status})"
+        # All processes write into one log: it does not say which of them it was.
+        return said if fault is None else f"{said}; the engine's log tells of {fault}"
 
 
 def _zygote(spec: ArmSpec) -> int | None:

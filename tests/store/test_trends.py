@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from service.domain.verdict import Verdict
 from service.reads.plans import watched
@@ -14,6 +15,7 @@ from service.store import Store
 from service.store.database import create_engine, upgrade
 from service.store.repositories import histories, trends
 from service.store.repositories.trends import Drawn, Stretch, VersionChange
+from service.store.series_models import NumberRow
 from store.nights import add_night, add_nights, night, series, sweep_of
 
 OTHER = {"vllm": "0.31.0", "torch": "2.10.0"}
@@ -155,6 +157,12 @@ def test_many_points_are_drawn_from_the_index_alone(tmp_path: Path, monkeypatch:
         connection.exec_driver_sql("CREATE INDEX ix_points_bare ON points (series_id, figure, at)")
     engine.dispose()
     assert "COVERING" not in plan()
+
+
+def test_there_is_a_number_for_every_dot(store: Store) -> None:
+    """A dot without one would be left out, with all its points."""
+    with store.reading() as session:
+        assert list(session.scalars(select(NumberRow.number).order_by(NumberRow.number))) == list(range(trends.DOTS))
 
 
 def test_points_of_one_moment_are_one_dot(nights: Store, monkeypatch: pytest.MonkeyPatch) -> None:

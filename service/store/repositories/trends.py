@@ -117,7 +117,7 @@ def _together(
         inside = (PointRow.at >= begin + number * width, PointRow.at < begin + (number + 1) * width)
         query = query.join(NumberRow, and_(number < most, *inside))
     else:
-        # PostgreSQL makes a hash of them; the join it would do by comparing all with all, until it knows its tables.
+        # PostgreSQL would do that join by comparing all with all, until it has statistics of its tables.
         number = func.floor((PointRow.at - begin) / width)
     return [
         Drawn(_moment(first), _moment(last), value, lowest, highest, points, outcome)
